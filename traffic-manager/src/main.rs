@@ -1,0 +1,2 @@
+//! Placeholder until the first module lands.
+fn main() {}
