@@ -2,14 +2,14 @@
 
 use std::{fs, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use kubebridge_tests::{
     checks::Checks,
     dig::{Transport, dig},
-    lab::{AUTHORS, Lab},
+    lab::{AUTHORS, Lab, SHOP_AUTHORS},
     laptop::Hosts,
     lookup::Family,
-    product::{Manager, Session},
+    product::{Manager, Session, kubebridge_output},
     wait::until,
 };
 
@@ -24,6 +24,7 @@ fn a_service_created_changed_and_deleted_shows_in_the_resolver_and_the_hosts_fil
     let mut checks = Checks::new();
 
     checks.that("hosts lines at the start", hosts_lines_at_the_start(&lab));
+    checks.that("status and routes", status_and_routes_tell(&lab, &session));
     // Asked before it exists: that answer must not stay.
     let absent = dig(
         lab.laptop.on(),
@@ -47,6 +48,30 @@ fn a_service_created_changed_and_deleted_shows_in_the_resolver_and_the_hosts_fil
     checks.that("disconnect", session.disconnect());
     checks.finish()?;
     lab.finish();
+    Ok(())
+}
+
+/// What a user asks first: is it connected, and to what.
+fn status_and_routes_tell(lab: &Lab, session: &Session<'_>) -> Result<()> {
+    let status = kubebridge_output(lab, &["status"])?;
+    for told in ["default", "shop", session.resolver.as_str()] {
+        ensure!(
+            status.contains(told),
+            "status does not tell {told}: {status}"
+        );
+    }
+    let routes = kubebridge_output(lab, &["routes"])?;
+    for told in ["authors", AUTHORS, SHOP_AUTHORS, "docs.example.net"] {
+        ensure!(
+            routes.contains(told),
+            "routes does not tell {told}: {routes}"
+        );
+    }
+    for command in ["status", "routes"] {
+        let json = kubebridge_output(lab, &[command, "-o", "json"])?;
+        let _: serde_json::Value =
+            serde_json::from_str(&json).with_context(|| format!("{command} -o json: {json}"))?;
+    }
     Ok(())
 }
 

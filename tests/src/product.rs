@@ -94,13 +94,7 @@ impl<'lab> Session<'lab> {
 
     /// Runs `kubebridge disconnect`, which must succeed and must end the session well.
     pub fn disconnect(self) -> Result<()> {
-        let said = kubebridge(self.lab, &["disconnect"])?;
-        ensure!(
-            said.status.success(),
-            "kubebridge disconnect ended with {}: {}",
-            said.status,
-            String::from_utf8_lossy(&said.stderr)
-        );
+        kubebridge_output(self.lab, &["disconnect"])?;
         // disconnect waits for the session: it must be over by now, or within a moment.
         self.must_end_well()
     }
@@ -109,6 +103,13 @@ impl<'lab> Session<'lab> {
     pub fn terminate(self) -> Result<()> {
         self.daemon.signal(Signal::TERM)?;
         self.must_end_well()
+    }
+
+    /// Kills the session: it can undo nothing.
+    pub fn kill(self) -> Result<()> {
+        self.daemon.signal(Signal::KILL)?;
+        self.daemon.ended(END)?;
+        Ok(())
     }
 
     fn must_end_well(self) -> Result<()> {
@@ -124,6 +125,19 @@ pub fn kubebridge(lab: &Lab, words: &[&str]) -> Result<Output> {
     let mut all = vec![program.as_str()];
     all.extend_from_slice(words);
     lab.laptop.on().run(&all)
+}
+
+/// Runs another command of `kubebridge`, which must succeed, and gives what it printed.
+pub fn kubebridge_output(lab: &Lab, words: &[&str]) -> Result<String> {
+    let said = kubebridge(lab, words)?;
+    let output = String::from_utf8_lossy(&said.stdout).into_owned();
+    ensure!(
+        said.status.success(),
+        "kubebridge {words:?} ended with {}: {output}{}",
+        said.status,
+        String::from_utf8_lossy(&said.stderr)
+    );
+    Ok(output)
 }
 
 /// The DNS server of the session's link, from systemd-resolved itself.
