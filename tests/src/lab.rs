@@ -34,7 +34,10 @@ pub const AUTHORS: &str = "10.96.1.1";
 pub const SHOP_AUTHORS: &str = "10.96.1.2";
 /// The addresses behind the headless Service `db`.
 pub const DB: [&str; 2] = ["10.244.1.11", "10.244.1.12"];
-/// The outside address that the ExternalName Service `docs` leads to.
+/// The outside name that the ExternalName Service `docs` leads to; only the cluster's side knows
+/// it, as it is with a database of a cloud account.
+pub const DOCS_TARGET: &str = "docs.example.net";
+/// The address of [`DOCS_TARGET`].
 pub const DOCS: &str = "203.0.113.90";
 
 /// The Services every test starts from.
@@ -228,7 +231,9 @@ ip route add default via 198.51.100.1"
 }
 
 fn cluster_side(parts: &Parts, at: &Path, node: &Machine) -> Result<ClusterSide> {
-    let outside = Outside::start("cluster-outside", &at.join("logs"), node, CLUSTER_OUTSIDE)?;
+    let private = [(DOCS_TARGET, DOCS)];
+    let logs = at.join("logs");
+    let outside = Outside::start("cluster-outside", &logs, node, CLUSTER_OUTSIDE, &private)?;
     let api = ControlPlane::start(parts, at, node, NODE)?;
     api.apply(node, SERVICES)?;
     let kubeconfig = api.kubeconfig("coredns");
@@ -247,7 +252,7 @@ fn laptop_side(
     laptop: Machine,
 ) -> Result<LaptopSide> {
     Ok(LaptopSide {
-        outside: Outside::start("outside", &at.join("logs"), internet, OUTSIDE_DNS)?,
+        outside: Outside::start("outside", &at.join("logs"), internet, OUTSIDE_DNS, &[])?,
         laptop: Laptop::start(parts, at, laptop, OUTSIDE_DNS)?,
         lookup: Lookup::build(at)?,
     })

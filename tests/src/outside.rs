@@ -11,16 +11,15 @@ use crate::{daemon::Daemon, machine::Machine};
 
 const START: Duration = Duration::from_secs(10);
 
-/// The names of the world, the same wherever they are asked.
+/// The names of the world that everybody sees.
 ///
 /// `shop` is a public suffix and also a namespace of the cluster; `www.example.org` is a chain of
-/// two aliases; `docs.example.net` is what the Service `docs` is another name of.
+/// two aliases.
 const RECORDS: &[&str] = &[
     "--host-record=example.shop,203.0.113.80",
     "--host-record=edge.example.net,203.0.113.81,2001:db8::81",
     "--cname=cdn.example.net,edge.example.net",
     "--cname=www.example.org,cdn.example.net",
-    "--host-record=docs.example.net,203.0.113.90",
     // All of these zones is known here: what is not above does not exist.
     "--local=/shop/",
     "--local=/net/",
@@ -30,13 +29,22 @@ const RECORDS: &[&str] = &[
     "--local=/svc/",
 ];
 
+/// A name and its address that only those inside see.
+pub(crate) type Private<'a> = (&'a str, &'a str);
+
 /// The running server.
 #[derive(Debug)]
 pub struct Outside(Daemon);
 
 impl Outside {
-    /// Starts it in `machine` on `address`, one of the machine's own.
-    pub fn start(name: &str, logs: &Path, machine: &Machine, address: &str) -> Result<Self> {
+    /// Starts it in `machine` on `address`, one of the machine's own, with `more` names.
+    pub(crate) fn start(
+        name: &str,
+        logs: &Path,
+        machine: &Machine,
+        address: &str,
+        more: &[Private<'_>],
+    ) -> Result<Self> {
         let mut command = machine.command("dnsmasq");
         command
             .args([
@@ -47,7 +55,11 @@ impl Outside {
             .args(["--no-resolv", "--no-hosts", "--user=root"])
             .args(["--bind-interfaces", &format!("--listen-address={address}")])
             .args(["--log-queries", "--log-facility=-", "--local-ttl=300"])
-            .args(RECORDS);
+            .args(RECORDS)
+            .args(
+                more.iter()
+                    .map(|(name, address)| format!("--host-record={name},{address}")),
+            );
         let daemon = Daemon::start(name, logs, command)?;
         daemon.until_line("the outside DNS server", START, |line| {
             line.contains("started, version")
