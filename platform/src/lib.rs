@@ -17,6 +17,12 @@ pub mod host;
 
 pub mod fs;
 
+mod hex;
+
+pub mod process;
+
+pub mod hosts;
+
 pub mod journal;
 
 pub mod dns;
