@@ -42,8 +42,6 @@ pub enum Change {
     Link {
         /// Its name.
         name: String,
-        /// Its index.
-        index: u32,
     },
     /// DNS settings on a link, in systemd-resolved's memory.
     LinkDns {

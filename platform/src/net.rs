@@ -66,6 +66,11 @@ impl Ipv4Net {
         Ok(Self { address, prefix })
     }
 
+    /// Makes a network from parts known to be right, for constants.
+    pub(crate) const fn known(address: Ipv4Addr, prefix: u8) -> Self {
+        Self { address, prefix }
+    }
+
     /// Returns the network address.
     pub fn address(&self) -> Ipv4Addr {
         self.address

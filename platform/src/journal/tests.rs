@@ -11,7 +11,6 @@ fn session() -> SessionId {
 fn link(index: u32) -> Change {
     Change::Link {
         name: format!("kb{index}"),
-        index,
     }
 }
 
