@@ -11,10 +11,11 @@ use rustix::net::{AddressFamily, SocketType, netdevice};
 use crate::fs::{FsError, RootFs};
 use crate::host::HostDns;
 use crate::sys::Sys;
+use bus::Bus;
 use detect::Probes;
-use resolve1::Bus;
 
 pub mod base;
+pub mod bus;
 pub mod detect;
 pub mod resolv_conf;
 pub mod resolve1;

@@ -101,7 +101,7 @@ impl LocalHost {
             return Ok(());
         };
         if self.dns.is_none() {
-            self.dns = Some(self.find_dns().await?);
+            self.dns = Some(self.start_dns().await?);
         }
         let Some(dns) = &mut self.dns else {
             return Err(HostError::NoLink);
@@ -120,12 +120,10 @@ impl LocalHost {
         self.journalled(move |journal| journal.done(seq)).await
     }
 
-    /// Finds systemd-resolved and journals that our link's settings will change.
-    async fn find_dns(&self) -> Result<LinkDns, HostError> {
+    /// Journals that our link's settings will change.
+    async fn start_dns(&self) -> Result<LinkDns, HostError> {
         let OpenLink { name, index, .. } = self.link.as_ref().ok_or(HostError::NoLink)?;
-        let resolved = Resolved::find(&self.sys, name, *index)
-            .await
-            .map_err(HostError::Dns)?;
+        let resolved = Resolved::new(&self.sys, name, *index);
         let change = Change::LinkDns {
             name: name.clone(),
             index: *index,

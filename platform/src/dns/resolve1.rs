@@ -1,26 +1,15 @@
-//! systemd-resolved, systemd-networkd and NetworkManager on the system bus, call by call.
+//! The per-link DNS calls of systemd-resolved, and of systemd-networkd, which has the same ones.
 //!
-//! Thin: each function is one call or property read, without cached properties, each bounded by
-//! [`CALL_TIMEOUT`]. What to call in which order is `resolved.rs`. Nothing here starts a service:
-//! a peer is only called when its name has an owner.
+//! Thin: each function is one call or property read. What to call in which order is `resolved.rs`.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::time::Duration;
 
-use zbus::names::BusName;
-use zbus::proxy::CacheProperties;
-use zbus::{Connection, OwnedObjectPath, Proxy, connection, fdo, proxy};
+use zbus::{OwnedObjectPath, Proxy, fdo};
 
 use super::DnsError;
 use super::base::{Global, KnownServer};
-use crate::sys::Sys;
-
-/// The longest one call may take: a peer that asks a person for permission never answers.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The longest a lookup through the OS resolver may take: it tries several servers itself.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+use super::bus::Bus;
 
 const RESOLVED: &str = "org.freedesktop.resolve1";
 const RESOLVED_PATH: &str = "/org/freedesktop/resolve1";
@@ -29,9 +18,6 @@ const LINK: &str = "org.freedesktop.resolve1.Link";
 const NETWORKD: &str = "org.freedesktop.network1";
 const NETWORKD_PATH: &str = "/org/freedesktop/network1";
 const NETWORKD_MANAGER: &str = "org.freedesktop.network1.Manager";
-const NM: &str = "org.freedesktop.NetworkManager";
-const NM_DNS_PATH: &str = "/org/freedesktop/NetworkManager/DnsManager";
-const NM_DNS: &str = "org.freedesktop.NetworkManager.DnsManager";
 
 /// The bit of a link's scopes that says unicast DNS is spoken on it.
 const SCOPE_DNS: u64 = 1;
@@ -49,124 +35,23 @@ type WireLinkServer = (i32, i32, Vec<u8>, u16, String);
 /// An address in a lookup's reply: link, family, address.
 type WireAddress = (i32, i32, Vec<u8>);
 
-/// A connection to the system bus.
-#[derive(Debug, Clone)]
-pub struct Bus {
-    connection: Connection,
-}
-
-impl Bus {
-    /// Connects to the system bus.
-    pub async fn connect(sys: &Sys) -> Result<Self, DnsError> {
-        Self::connect_with(sys, CALL_TIMEOUT).await
-    }
-
-    /// Connects for lookups, which take longer than other calls.
-    pub(super) async fn connect_for_lookups(sys: &Sys) -> Result<Self, DnsError> {
-        Self::connect_with(sys, LOOKUP_TIMEOUT).await
-    }
-
-    async fn connect_with(sys: &Sys, timeout: Duration) -> Result<Self, DnsError> {
-        let builder = match &sys.bus_address {
-            Some(address) => connection::Builder::address(address.as_str()),
-            None => connection::Builder::system(),
-        };
-        let connecting = builder.method_timeout(timeout).build();
-        match tokio::time::timeout(CALL_TIMEOUT, connecting).await {
-            Ok(connected) => Ok(Self {
-                connection: connected.map_err(DnsError::Bus)?,
-            }),
-            Err(_) => Err(DnsError::Timeout {
-                action: "the greeting on the system bus",
-            }),
-        }
-    }
-
-    /// Returns systemd-resolved, if it runs.
-    pub async fn resolved(&self) -> Result<Option<Manager>, DnsError> {
-        Ok(if self.runs(RESOLVED).await? {
-            Some(self.manager(Peer::Resolved).await?)
-        } else {
-            None
-        })
-    }
-
-    /// Returns systemd-networkd, if it runs.
-    pub(super) async fn networkd(&self) -> Result<Option<Manager>, DnsError> {
-        Ok(if self.runs(NETWORKD).await? {
-            Some(self.manager(Peer::Networkd).await?)
-        } else {
-            None
-        })
-    }
-
-    /// Reads NetworkManager's DNS mode, if it runs and says so.
-    pub async fn network_manager_mode(&self) -> Option<String> {
-        if !self.runs(NM).await.ok()? {
-            return None;
-        }
-        self.proxy(NM, NM_DNS_PATH, NM_DNS)
-            .await
-            .ok()?
-            .get_property("Mode")
-            .await
-            .ok()
-    }
-
-    async fn runs(&self, name: &'static str) -> Result<bool, DnsError> {
-        let failed = |source| DnsError::Call {
-            method: "NameHasOwner",
-            source,
-        };
-        let bus = fdo::DBusProxy::new(&self.connection)
-            .await
-            .map_err(failed)?;
-        let name = BusName::try_from(name).map_err(failed)?;
-        bus.name_has_owner(name)
-            .await
-            .map_err(|error| failed(error.into()))
-    }
-
-    async fn manager(&self, peer: Peer) -> Result<Manager, DnsError> {
-        let proxy = match peer {
-            Peer::Resolved => self.proxy(RESOLVED, RESOLVED_PATH, MANAGER).await?,
-            Peer::Networkd => {
-                self.proxy(NETWORKD, NETWORKD_PATH, NETWORKD_MANAGER)
-                    .await?
-            }
-        };
-        Ok(Manager {
-            bus: self.clone(),
-            proxy,
-            peer,
-        })
-    }
-
-    async fn proxy(
-        &self,
-        destination: &'static str,
-        path: impl Into<String>,
-        interface: &'static str,
-    ) -> Result<Proxy<'static>, DnsError> {
-        proxy::Builder::new(&self.connection)
-            .destination(destination)
-            .path(path.into())
-            .interface(interface)
-            .cache_properties(CacheProperties::No)
-            .build()
-            .await
-            .map_err(|source| DnsError::Call {
-                method: "the proxy",
-                source,
-            })
-    }
-}
-
 /// Whose manager object it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Peer {
+pub(super) enum Peer {
+    /// systemd-resolved.
     Resolved,
+    /// systemd-networkd, for links it manages itself.
     Networkd,
+}
+
+impl Peer {
+    /// Returns its name on the bus.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Resolved => RESOLVED,
+            Self::Networkd => NETWORKD,
+        }
+    }
 }
 
 /// A manager object with the per-link DNS methods, which both daemons have under the same names.
@@ -191,6 +76,19 @@ pub struct LinkState {
 }
 
 impl Manager {
+    /// Makes the manager of a daemon that runs.
+    pub(super) async fn new(bus: &Bus, peer: Peer) -> Result<Self, DnsError> {
+        let proxy = match peer {
+            Peer::Resolved => bus.proxy(RESOLVED, RESOLVED_PATH, MANAGER).await?,
+            Peer::Networkd => bus.proxy(NETWORKD, NETWORKD_PATH, NETWORKD_MANAGER).await?,
+        };
+        Ok(Self {
+            bus: bus.clone(),
+            proxy,
+            peer,
+        })
+    }
+
     /// Sets the servers of a link, by the older method where the newer is unknown.
     pub(super) async fn set_servers(
         &self,

@@ -169,3 +169,62 @@ async fn a_machine_without_a_bus_resolves_plainly() {
     assert_eq!(found.search, ["lan"]);
     assert_eq!(found.reasons, ["there is no system bus"]);
 }
+
+/// Puts a machine into the state of a crash and recovers it.
+async fn recovered_from(journal: &str, hosts: &[u8]) -> Vec<u8> {
+    let machine = machine("");
+    fs::create_dir_all(machine.sys.journals()).unwrap();
+    fs::write(machine.sys.journals().join("0a1b2c3d.journal"), journal).unwrap();
+    fs::write(machine.sys.path("/etc/hosts"), hosts).unwrap();
+    recover(&machine.sys).await.unwrap();
+    assert_eq!(machine.journals(), 0);
+    fs::read(machine.sys.path("/etc/hosts")).unwrap()
+}
+
+/// Applies once and returns the journal and the hosts file as they then are.
+async fn applied_once(machine: &Machine) -> (String, Vec<u8>) {
+    let session: SessionId = "0a1b2c3d".parse().unwrap();
+    let mut host = LocalHost::new(machine.sys.clone(), session.clone()).unwrap();
+    host.apply(&authors()).await.unwrap();
+    let journal = fs::read_to_string(machine.sys.journal(&session)).unwrap();
+    (journal, fs::read(machine.sys.path("/etc/hosts")).unwrap())
+}
+
+#[tokio::test]
+async fn a_crash_at_any_step_of_a_write_is_undone() {
+    let before = b"127.0.0.1 localhost";
+    let machine = machine("127.0.0.1 localhost");
+    let (journal, after) = applied_once(&machine).await;
+    let lines: Vec<_> = journal.split_inclusive('\n').collect();
+    assert_eq!(lines.len(), 3);
+
+    for (written, hosts) in [
+        (1, before.as_slice()),
+        (2, before),
+        (2, &after),
+        (3, &after),
+    ] {
+        let left = recovered_from(&lines[..written].concat(), hosts).await;
+        assert_eq!(left, before, "{written} entries");
+    }
+}
+
+#[tokio::test]
+async fn a_crash_at_any_byte_of_a_write_in_place_is_undone() {
+    let before = b"127.0.0.1 localhost";
+    let machine = machine("127.0.0.1 localhost");
+    fs::hard_link(
+        machine.sys.path("/etc/hosts"),
+        machine.sys.path("/etc/second"),
+    )
+    .unwrap();
+    let (journal, after) = applied_once(&machine).await;
+    let lines: Vec<_> = journal.split_inclusive('\n').collect();
+    assert!(lines[2].contains("hosts-in-place"));
+
+    for cut in 0..=after.len() {
+        let rest = before.get(cut..).unwrap_or_default();
+        let left = recovered_from(&lines[..3].concat(), &[&after[..cut], rest].concat()).await;
+        assert_eq!(left, before, "{cut} bytes");
+    }
+}

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::super::DnsError;
-use super::super::resolve1::{Bus, is_named};
+use super::super::bus::Bus;
+use super::super::resolve1::is_named;
 use crate::sys::Sys;
 
 /// Which addresses are wanted.

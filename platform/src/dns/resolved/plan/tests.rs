@@ -142,3 +142,37 @@ fn domains_of_the_host_are_not_taken() {
         ]
     );
 }
+
+#[test]
+fn what_reads_back_differently_is_named() {
+    let plan = plan(&intent(), &LinkState::default(), true, &[]);
+    let mut reordered = plan.domains.clone();
+    reordered.reverse();
+    let as_sent = state(reordered);
+    assert_eq!(difference(&as_sent, &plan), None);
+    for (state, setting) in [
+        (
+            LinkState {
+                servers: Vec::new(),
+                ..as_sent.clone()
+            },
+            "the servers",
+        ),
+        (
+            LinkState {
+                domains: Vec::new(),
+                ..as_sent.clone()
+            },
+            "the domains",
+        ),
+        (
+            LinkState {
+                default_route: true,
+                ..as_sent
+            },
+            "the default route",
+        ),
+    ] {
+        assert_eq!(difference(&state, &plan), Some(setting));
+    }
+}
