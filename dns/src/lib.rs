@@ -4,3 +4,4 @@
 //! reads no configuration and touches no setting of the host.
 
 pub mod name;
+pub mod upstream;
