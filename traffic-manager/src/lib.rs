@@ -1,4 +1,7 @@
 //! The in-cluster program of kubebridge as a library, so that tests and the demo run it in-process.
 
+pub mod args;
+pub mod config;
+pub mod failure;
 pub mod feed;
 pub mod kubernetes;
