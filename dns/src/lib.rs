@@ -5,3 +5,4 @@
 
 pub mod message;
 pub mod name;
+pub mod upstream;
