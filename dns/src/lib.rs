@@ -3,6 +3,14 @@
 //! It speaks bytes and plain data only: what Services exist is told to it through a trait, and it
 //! reads no configuration and touches no setting of the host.
 
+mod access;
+mod cache;
+mod interpret;
 pub mod message;
 pub mod name;
+pub mod records;
+mod rewrite;
+mod search;
+mod settle;
 pub mod upstream;
+pub mod view;
