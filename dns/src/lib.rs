@@ -5,4 +5,6 @@
 
 pub mod message;
 pub mod name;
+pub mod resolv_conf;
+pub mod split;
 pub mod upstream;
