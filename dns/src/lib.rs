@@ -7,5 +7,6 @@ mod framing;
 pub mod message;
 pub mod name;
 pub mod resolv_conf;
+pub mod server;
 pub mod split;
 pub mod upstream;
