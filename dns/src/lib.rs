@@ -9,4 +9,6 @@ pub mod name;
 pub mod resolv_conf;
 pub mod server;
 pub mod split;
+#[cfg(any(test, feature = "test-util"))]
+pub mod test_util;
 pub mod upstream;
