@@ -72,7 +72,10 @@ async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
     std::future::ready(()).await;
     match readiness.check() {
         (true, text) => (StatusCode::OK, format!("ready\n{text}")),
-        (false, text) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n{text}")),
+        (false, text) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready\n{text}"),
+        ),
     }
 }
 
@@ -86,7 +89,11 @@ mod tests {
             (name(number), watch::Sender::new(*state).subscribe())
         };
         let watches = states.iter().enumerate().map(watch).collect();
-        Readiness { watches, shutdown: CancellationToken::new() }.check()
+        Readiness {
+            watches,
+            shutdown: CancellationToken::new(),
+        }
+        .check()
     }
 
     #[test]
@@ -108,12 +115,18 @@ mod tests {
     #[test]
     fn what_is_missing_is_said_in_words() {
         let (_, text) = check(&[Health::Synced, Health::Away]);
-        assert_eq!(text, "namespace n0: synced\nnamespace n1: the API server is out of reach\n");
+        assert_eq!(
+            text,
+            "namespace n0: synced\nnamespace n1: the API server is out of reach\n"
+        );
     }
 
     #[test]
     fn a_process_that_drains_is_not_ready() {
-        let readiness = Readiness { watches: vec![], shutdown: CancellationToken::new() };
+        let readiness = Readiness {
+            watches: vec![],
+            shutdown: CancellationToken::new(),
+        };
         readiness.shutdown.cancel();
         assert_eq!(readiness.check(), (false, "shutting down\n".to_owned()));
     }

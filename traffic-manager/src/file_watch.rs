@@ -31,7 +31,10 @@ impl FileWatch {
     /// Begins with the file as it is now; to be called before it is read.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: stamp(path) }
+        Self {
+            path: path.to_owned(),
+            seen: stamp(path),
+        }
     }
 
     /// Waits until the file differs from what was last seen; a missing file differs too.

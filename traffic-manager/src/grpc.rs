@@ -50,7 +50,10 @@ pub struct Service {
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Service").field("auth", &self.auth).finish_non_exhaustive()
+        formatter
+            .debug_struct("Service")
+            .field("auth", &self.auth)
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,9 +61,13 @@ impl Service {
     /// Finds the session a call names.
     fn session(&self, id: &str) -> Result<Arc<Session>, Status> {
         if id.is_empty() {
-            return Err(invalid(&InvalidMessage::Missing { field: "session_id" }));
+            return Err(invalid(&InvalidMessage::Missing {
+                field: "session_id",
+            }));
         }
-        self.sessions.find(id, Instant::now()).ok_or_else(unknown_session)
+        self.sessions
+            .find(id, Instant::now())
+            .ok_or_else(unknown_session)
     }
 }
 
@@ -82,7 +89,10 @@ impl TrafficManager for Service {
         &self,
         request: Request<Streaming<v1::WatchNamespaceRoutesRequest>>,
     ) -> Result<Response<Self::WatchNamespaceRoutesStream>, Status> {
-        Ok(Response::new(Box::pin(routes::stream(self.clone(), request.into_inner()))))
+        Ok(Response::new(Box::pin(routes::stream(
+            self.clone(),
+            request.into_inner(),
+        ))))
     }
 
     async fn watch_namespaces(
@@ -97,7 +107,10 @@ impl TrafficManager for Service {
         &self,
         request: Request<Streaming<v1::ExchangeDnsRequest>>,
     ) -> Result<Response<Self::ExchangeDnsStream>, Status> {
-        Ok(Response::new(Box::pin(exchange::stream(self.clone(), request.into_inner()))))
+        Ok(Response::new(Box::pin(exchange::stream(
+            self.clone(),
+            request.into_inner(),
+        ))))
     }
 
     async fn explain(

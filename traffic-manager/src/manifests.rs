@@ -31,10 +31,19 @@ impl Manifests {
     pub fn open(path: &Path) -> Result<(Self, Vec<ServiceRoute>)> {
         let watch = FileWatch::new(path);
         let routes = read(path).with_context(|| {
-            Failure::new(Exit::File, format!("cannot use the services file {}", path.display()))
-                .hint("it holds Kubernetes manifests of kind Service or List, as YAML or JSON")
+            Failure::new(
+                Exit::File,
+                format!("cannot use the services file {}", path.display()),
+            )
+            .hint("it holds Kubernetes manifests of kind Service or List, as YAML or JSON")
         })?;
-        Ok((Self { path: path.to_owned(), watch }, routes))
+        Ok((
+            Self {
+                path: path.to_owned(),
+                watch,
+            },
+            routes,
+        ))
     }
 
     /// Feeds what the file holds whenever it changes, until shutdown.

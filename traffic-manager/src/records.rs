@@ -42,12 +42,12 @@ pub struct ServiceRecords {
 impl ServiceRecords {
     /// Makes the records; the cluster domain is that of the plain view, as it is at each lookup.
     #[must_use]
-    pub fn new(
-        index: Arc<Index>,
-        authority: Authority,
-        plain: watch::Receiver<Arc<View>>,
-    ) -> Self {
-        Self { index, authority, plain }
+    pub fn new(index: Arc<Index>, authority: Authority, plain: watch::Receiver<Arc<View>>) -> Self {
+        Self {
+            index,
+            authority,
+            plain,
+        }
     }
 
     fn service(&self, namespace: &str, name: &str, rtype: RecordType) -> Local {
@@ -86,7 +86,12 @@ impl ServiceRecords {
         if !addresses.is_empty() {
             return Local::Addresses(addresses);
         }
-        let ours = [RecordType::A, RecordType::AAAA, RecordType::HTTPS, RecordType::SVCB];
+        let ours = [
+            RecordType::A,
+            RecordType::AAAA,
+            RecordType::HTTPS,
+            RecordType::SVCB,
+        ];
         match self.authority {
             Authority::Cluster if !ours.contains(&rtype) => Local::NotMine,
             Authority::Cluster | Authority::Manifests | Authority::Alone => Local::NoData,
@@ -102,8 +107,15 @@ impl ServiceRecords {
 
     fn pointer(&self, address: IpAddr, domain: &Name) -> Local {
         let keys = self.index.pointers(address);
-        let names: Vec<_> = keys.iter().filter_map(|key| full_name(key, domain)).collect();
-        if names.is_empty() { Local::NotMine } else { Local::Pointer(names) }
+        let names: Vec<_> = keys
+            .iter()
+            .filter_map(|key| full_name(key, domain))
+            .collect();
+        if names.is_empty() {
+            Local::NotMine
+        } else {
+            Local::Pointer(names)
+        }
     }
 }
 
@@ -127,11 +139,34 @@ pub fn full_name(key: &ServiceKey, domain: &Name) -> Option<Name> {
     relative.join(domain)
 }
 
+/// Returns the name an address is looked up by, under `in-addr.arpa` or `ip6.arpa`.
+#[must_use]
+pub fn reverse_name(address: IpAddr) -> Option<Name> {
+    let text = match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let digits = format!("{:032x}", v6.to_bits());
+            let reversed: String = digits
+                .chars()
+                .rev()
+                .flat_map(|digit| [digit, '.'])
+                .collect();
+            format!("{reversed}ip6.arpa")
+        }
+    };
+    text.parse().ok()
+}
+
 /// Splits `NAME.NAMESPACE.svc.DOMAIN` into namespace and name, in lower case.
 fn service_name(name: &Name, domain: &Name) -> Option<(String, String)> {
     let relative = name.strip_suffix(domain)?;
     let labels: Vec<&[u8]> = relative.labels().collect();
-    let [service, namespace, kind] = labels.as_slice() else { return None };
+    let [service, namespace, kind] = labels.as_slice() else {
+        return None;
+    };
     if !kind.eq_ignore_ascii_case(b"svc") {
         return None;
     }

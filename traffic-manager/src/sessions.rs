@@ -106,7 +106,11 @@ impl Sessions {
     /// Makes an empty table; views of sessions follow the plain view.
     #[must_use]
     pub fn new(plain: watch::Receiver<Arc<View>>, view_ids: Arc<ViewIds>) -> Self {
-        Self { table: DashMap::new(), plain, view_ids }
+        Self {
+            table: DashMap::new(),
+            plain,
+            view_ids,
+        }
     }
 
     /// Opens a session, or renews the one named in the request.
@@ -115,7 +119,9 @@ impl Sessions {
     /// When the session to renew is not there, there are too many, or a name cannot be used.
     pub fn open(&self, request: SessionRequest, now: Instant) -> Result<Arc<Session>, Refused> {
         let grant = Arc::new(grant(request.namespaces, &request.domains)?);
-        let Some(id) = request.id else { return self.create(grant, now) };
+        let Some(id) = request.id else {
+            return self.create(grant, now);
+        };
         let session = self.find(&id, now).ok_or(Refused::Unknown)?;
         session.check(&grant)?;
         session.grant.send_replace(grant);
@@ -157,7 +163,10 @@ impl Sessions {
             plain: self.plain.clone(),
             view_ids: Arc::clone(&self.view_ids),
             view: Mutex::new(Cached { grant, plain, view }),
-            use_: Mutex::new(Use { last: now, streams: 0 }),
+            use_: Mutex::new(Use {
+                last: now,
+                streams: 0,
+            }),
         });
         self.table.insert(id, Arc::clone(&session));
         Ok(session)
@@ -187,7 +196,11 @@ impl Session {
             // A search list that cannot take the namespace leaves the view before in place: it
             // grants no more than the session was given then.
             if let Ok(view) = view(&plain, &grant, self.view_ids.next()) {
-                *cached = Cached { grant, plain, view: Arc::new(view) };
+                *cached = Cached {
+                    grant,
+                    plain,
+                    view: Arc::new(view),
+                };
             }
         }
         Arc::clone(&cached.view)
@@ -201,7 +214,9 @@ impl Session {
     }
 
     fn check(&self, grant: &Grant) -> Result<(), Refused> {
-        view(&self.plain.borrow(), grant, 0).map(drop).map_err(unusable)
+        view(&self.plain.borrow(), grant, 0)
+            .map(drop)
+            .map_err(unusable)
     }
 
     fn is_expired(&self, now: Instant) -> bool {
@@ -229,16 +244,25 @@ impl Drop for Lease {
 fn grant(namespaces: Vec<String>, domains: &[String]) -> Result<Grant, Refused> {
     if namespaces.len() > MAX_NAMESPACES {
         let found = namespaces.len();
-        return Err(Refused::Invalid(format!("{found} namespaces, at most {MAX_NAMESPACES}")));
+        return Err(Refused::Invalid(format!(
+            "{found} namespaces, at most {MAX_NAMESPACES}"
+        )));
     }
     if domains.len() > MAX_DOMAINS {
-        return Err(Refused::Invalid(format!("{} domains, at most {MAX_DOMAINS}", domains.len())));
+        return Err(Refused::Invalid(format!(
+            "{} domains, at most {MAX_DOMAINS}",
+            domains.len()
+        )));
     }
     let parse = |text: &String| {
-        text.parse::<Name>().map_err(|error| Refused::Invalid(format!("domain {text:?}: {error}")))
+        text.parse::<Name>()
+            .map_err(|error| Refused::Invalid(format!("domain {text:?}: {error}")))
     };
     let domains = domains.iter().map(parse).collect::<Result<_, _>>()?;
-    Ok(Grant { namespaces, domains })
+    Ok(Grant {
+        namespaces,
+        domains,
+    })
 }
 
 fn view(plain: &View, grant: &Grant, id: u64) -> Result<View, NameError> {
@@ -246,7 +270,9 @@ fn view(plain: &View, grant: &Grant, id: u64) -> Result<View, NameError> {
 }
 
 fn unusable(error: NameError) -> Refused {
-    Refused::Invalid(format!("the namespace does not fit the search list: {error}"))
+    Refused::Invalid(format!(
+        "the namespace does not fit the search list: {error}"
+    ))
 }
 
 #[cfg(test)]

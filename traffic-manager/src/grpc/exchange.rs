@@ -83,7 +83,9 @@ impl Exchange {
     fn start(&mut self, request: v1::ExchangeDnsRequest) -> Result<(), Status> {
         let session = match &self.session {
             Some(session) => session,
-            None => self.session.insert(self.service.session(&request.session_id)?.lease()),
+            None => self
+                .session
+                .insert(self.service.session(&request.session_id)?.lease()),
         };
         let view = session.view();
         let resolver = std::sync::Arc::clone(&self.service.resolver);
@@ -95,7 +97,10 @@ impl Exchange {
                     detail: "not a DNS query".to_owned(),
                 }),
             };
-            v1::ExchangeDnsResponse { tag: request.tag, outcome: Some(outcome) }
+            v1::ExchangeDnsResponse {
+                tag: request.tag,
+                outcome: Some(outcome),
+            }
         });
         Ok(())
     }

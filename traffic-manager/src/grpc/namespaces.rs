@@ -63,6 +63,9 @@ impl Names {
         // Mark both as seen, whichever is told.
         self.served.mark_unchanged();
         let namespaces = names.iter().cloned().collect();
-        v1::WatchNamespacesResponse { namespaces, observed: is_observed }
+        v1::WatchNamespacesResponse {
+            namespaces,
+            observed: is_observed,
+        }
     }
 }

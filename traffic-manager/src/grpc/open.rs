@@ -35,8 +35,14 @@ pub(super) fn open(
     }
     let renewed = request.id.is_some();
     let client_version = request.client_version.clone();
-    let session = service.sessions.open(request, Instant::now()).map_err(refused)?;
-    info!(sessions = service.sessions.count(), renewed, client_version, "session open");
+    let session = service
+        .sessions
+        .open(request, Instant::now())
+        .map_err(refused)?;
+    info!(
+        sessions = service.sessions.count(),
+        renewed, client_version, "session open"
+    );
     debug!(namespaces = ?session.grant().borrow().namespaces, "session granted");
     Ok(describe(&session).into())
 }

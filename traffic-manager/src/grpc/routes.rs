@@ -96,7 +96,9 @@ impl Routes {
         let mut order: Vec<String> = self.wanted.keys().filter(after).cloned().collect();
         order.extend(self.wanted.keys().filter(|name| !after(name)).cloned());
         for name in order {
-            let Some(subscription) = self.wanted.get_mut(&name) else { continue };
+            let Some(subscription) = self.wanted.get_mut(&name) else {
+                continue;
+            };
             if let Some(update) = subscription.next(&self.service.index, now) {
                 self.turn = Some(name);
                 return Some(update);
@@ -112,7 +114,11 @@ impl Routes {
             let grant = session.grant();
             self.session = Some((session.lease(), grant));
         }
-        let names = request.namespaces.iter().map(|wanted| wanted.namespace.clone()).collect();
+        let names = request
+            .namespaces
+            .iter()
+            .map(|wanted| wanted.namespace.clone())
+            .collect();
         let names = wanted_namespaces(names).map_err(|error| invalid(&error))?;
         if names.len() > MAX_NAMESPACES {
             let message = format!("namespaces has {}, at most {MAX_NAMESPACES}", names.len());
@@ -142,8 +148,14 @@ impl Routes {
     }
 
     fn granted(&self) -> BTreeSet<String> {
-        let grant = self.session.as_ref().map(|(_, grant)| Arc::clone(&grant.borrow()));
-        grant.into_iter().flat_map(|grant| grant.namespaces.clone()).collect()
+        let grant = self
+            .session
+            .as_ref()
+            .map(|(_, grant)| Arc::clone(&grant.borrow()));
+        grant
+            .into_iter()
+            .flat_map(|grant| grant.namespaces.clone())
+            .collect()
     }
 }
 
@@ -172,7 +184,9 @@ async fn changed(wanted: &mut BTreeMap<String, Subscription>) {
     if wanted.is_empty() {
         return std::future::pending().await;
     }
-    let all = wanted.values_mut().map(|subscription| Box::pin(subscription.changed()));
+    let all = wanted
+        .values_mut()
+        .map(|subscription| Box::pin(subscription.changed()));
     futures::future::select_all(all).await;
 }
 

@@ -35,7 +35,9 @@ pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
     health.set_serving::<TrafficManagerServer<Service>>().await;
     let ending = async move {
         shutdown.cancelled().await;
-        health.set_not_serving::<TrafficManagerServer<Service>>().await;
+        health
+            .set_not_serving::<TrafficManagerServer<Service>>()
+            .await;
     };
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Server::builder()

@@ -15,7 +15,11 @@ items:
 
 fn records(authority: Authority) -> (ServiceRecords, Arc<Index>) {
     let index = Arc::new(Index::new(Served::All, 1));
-    index.reset(&Scope::All, manifest::routes(MANIFEST).unwrap(), Instant::now());
+    index.reset(
+        &Scope::All,
+        manifest::routes(MANIFEST).unwrap(),
+        Instant::now(),
+    );
     let view = View::plain(PlainView {
         search: Vec::new(),
         ndots: None,
@@ -24,7 +28,10 @@ fn records(authority: Authority) -> (ServiceRecords, Arc<Index>) {
         bare: BarePolicy::LastToUpstreams,
     });
     let plain = watch::Sender::new(Arc::new(view)).subscribe();
-    (ServiceRecords::new(Arc::clone(&index), authority, plain), index)
+    (
+        ServiceRecords::new(Arc::clone(&index), authority, plain),
+        index,
+    )
 }
 
 fn looked_up(authority: Authority, name: &str, rtype: RecordType) -> Local {
@@ -39,27 +46,91 @@ fn addresses(texts: &[&str]) -> Local {
 fn a_cluster_service_is_answered_as_the_table_says() {
     let alias = Local::Alias("docs.example".parse().unwrap());
     for (name, rtype, expected) in [
-        ("authors.default.svc.cluster.local", RecordType::A, addresses(&["10.96.0.20"])),
-        ("AUTHORS.Default.SVC.Cluster.Local", RecordType::A, addresses(&["10.96.0.20"])),
-        ("authors.default.svc.cluster.local", RecordType::AAAA, Local::NoData),
-        ("authors.default.svc.cluster.local", RecordType::HTTPS, Local::NoData),
-        ("authors.default.svc.cluster.local", RecordType::SRV, Local::NotMine),
-        ("authors.shop.svc.cluster.local", RecordType::A, addresses(&["10.96.0.21"])),
-        ("dual.default.svc.cluster.local", RecordType::A, addresses(&["10.96.0.22"])),
-        ("dual.default.svc.cluster.local", RecordType::AAAA, addresses(&["fd00::20"])),
-        ("db.default.svc.cluster.local", RecordType::A, Local::NotMine),
-        ("docs.default.svc.cluster.local", RecordType::A, alias.clone()),
-        ("docs.default.svc.cluster.local", RecordType::AAAA, alias.clone()),
+        (
+            "authors.default.svc.cluster.local",
+            RecordType::A,
+            addresses(&["10.96.0.20"]),
+        ),
+        (
+            "AUTHORS.Default.SVC.Cluster.Local",
+            RecordType::A,
+            addresses(&["10.96.0.20"]),
+        ),
+        (
+            "authors.default.svc.cluster.local",
+            RecordType::AAAA,
+            Local::NoData,
+        ),
+        (
+            "authors.default.svc.cluster.local",
+            RecordType::HTTPS,
+            Local::NoData,
+        ),
+        (
+            "authors.default.svc.cluster.local",
+            RecordType::SRV,
+            Local::NotMine,
+        ),
+        (
+            "authors.shop.svc.cluster.local",
+            RecordType::A,
+            addresses(&["10.96.0.21"]),
+        ),
+        (
+            "dual.default.svc.cluster.local",
+            RecordType::A,
+            addresses(&["10.96.0.22"]),
+        ),
+        (
+            "dual.default.svc.cluster.local",
+            RecordType::AAAA,
+            addresses(&["fd00::20"]),
+        ),
+        (
+            "db.default.svc.cluster.local",
+            RecordType::A,
+            Local::NotMine,
+        ),
+        (
+            "docs.default.svc.cluster.local",
+            RecordType::A,
+            alias.clone(),
+        ),
+        (
+            "docs.default.svc.cluster.local",
+            RecordType::AAAA,
+            alias.clone(),
+        ),
         ("docs.default.svc.cluster.local", RecordType::CNAME, alias),
-        ("_http._tcp.authors.default.svc.cluster.local", RecordType::SRV, Local::NotMine),
-        ("unknown.default.svc.cluster.local", RecordType::A, Local::NotMine),
-        ("10-96-0-20.default.pod.cluster.local", RecordType::A, Local::NotMine),
+        (
+            "_http._tcp.authors.default.svc.cluster.local",
+            RecordType::SRV,
+            Local::NotMine,
+        ),
+        (
+            "unknown.default.svc.cluster.local",
+            RecordType::A,
+            Local::NotMine,
+        ),
+        (
+            "10-96-0-20.default.pod.cluster.local",
+            RecordType::A,
+            Local::NotMine,
+        ),
         ("default.svc.cluster.local", RecordType::A, Local::NotMine),
         ("authors.default", RecordType::A, Local::NotMine),
-        ("authors.default.svc.other.local", RecordType::A, Local::NotMine),
+        (
+            "authors.default.svc.other.local",
+            RecordType::A,
+            Local::NotMine,
+        ),
         ("example.com", RecordType::A, Local::NotMine),
     ] {
-        assert_eq!(looked_up(Authority::Cluster, name, rtype), expected, "{name} {rtype}");
+        assert_eq!(
+            looked_up(Authority::Cluster, name, rtype),
+            expected,
+            "{name} {rtype}"
+        );
     }
 }
 
@@ -71,12 +142,30 @@ fn addresses_of_services_point_back_to_them() {
     assert_eq!(pointer("20.0.96.10.in-addr.arpa"), authors);
     assert_eq!(pointer("20.0.96.10.IN-ADDR.ARPA"), authors);
     let dual = Local::Pointer(vec!["dual.default.svc.cluster.local".parse().unwrap()]);
-    assert_eq!(pointer(&format!("0.2.{}0.0.d.f.ip6.arpa", "0.".repeat(26))), dual);
-    for other in ["99.0.96.10.in-addr.arpa", "0.96.10.in-addr.arpa", "x.0.96.10.in-addr.arpa"] {
+    assert_eq!(
+        pointer(&format!("0.2.{}0.0.d.f.ip6.arpa", "0.".repeat(26))),
+        dual
+    );
+    for other in [
+        "99.0.96.10.in-addr.arpa",
+        "0.96.10.in-addr.arpa",
+        "x.0.96.10.in-addr.arpa",
+    ] {
         assert_eq!(pointer(other), Local::NotMine, "{other}");
     }
     index.delete("default", "authors", Instant::now());
     assert_eq!(pointer("20.0.96.10.in-addr.arpa"), Local::NotMine);
+}
+
+#[test]
+fn a_reverse_name_leads_back_to_its_address() {
+    for text in ["10.96.0.20", "255.0.0.1", "fd00::20", "2001:db8::1"] {
+        let address: IpAddr = text.parse().unwrap();
+        assert_eq!(
+            reverse_address(&reverse_name(address).unwrap()),
+            Some(address)
+        );
+    }
 }
 
 #[test]
@@ -102,14 +191,26 @@ fn a_namespace_that_is_not_synced_goes_upstream() {
 #[test]
 fn with_manifests_a_headless_service_has_no_data() {
     let name = "db.default.svc.cluster.local";
-    assert_eq!(looked_up(Authority::Manifests, name, RecordType::A), Local::NoData);
+    assert_eq!(
+        looked_up(Authority::Manifests, name, RecordType::A),
+        Local::NoData
+    );
     let name = "authors.default.svc.cluster.local";
-    assert_eq!(looked_up(Authority::Manifests, name, RecordType::TXT), Local::NoData);
+    assert_eq!(
+        looked_up(Authority::Manifests, name, RecordType::TXT),
+        Local::NoData
+    );
 }
 
 #[test]
 fn an_unknown_service_does_not_exist_only_when_there_is_nobody_else_to_ask() {
     let name = "unknown.default.svc.cluster.local";
-    assert_eq!(looked_up(Authority::Manifests, name, RecordType::A), Local::NotMine);
-    assert_eq!(looked_up(Authority::Alone, name, RecordType::A), Local::NxDomain);
+    assert_eq!(
+        looked_up(Authority::Manifests, name, RecordType::A),
+        Local::NotMine
+    );
+    assert_eq!(
+        looked_up(Authority::Alone, name, RecordType::A),
+        Local::NxDomain
+    );
 }

@@ -33,7 +33,9 @@ fn first_search(session: &Session) -> String {
 #[test]
 fn the_first_namespace_decides_short_names() {
     let (sessions, _plain) = sessions();
-    let session = sessions.open(request(None, &["shop", "default"]), Instant::now()).unwrap();
+    let session = sessions
+        .open(request(None, &["shop", "default"]), Instant::now())
+        .unwrap();
     assert_eq!(first_search(&session), "shop.svc.cluster.local");
 }
 
@@ -43,7 +45,9 @@ fn a_renewal_replaces_the_grant_and_changes_the_view() {
     let now = Instant::now();
     let session = sessions.open(request(None, &["shop"]), now).unwrap();
     let before = session.view();
-    let renewed = sessions.open(request(Some(session.id()), &["default", "shop"]), now).unwrap();
+    let renewed = sessions
+        .open(request(Some(session.id()), &["default", "shop"]), now)
+        .unwrap();
     assert!(Arc::ptr_eq(&session, &renewed));
     assert_eq!(first_search(&session), "default.svc.cluster.local");
     assert_ne!(session.view().id, before.id);
@@ -53,7 +57,9 @@ fn a_renewal_replaces_the_grant_and_changes_the_view() {
 #[test]
 fn a_session_follows_the_plain_view() {
     let (sessions, plain_view) = sessions();
-    let session = sessions.open(request(None, &["shop"]), Instant::now()).unwrap();
+    let session = sessions
+        .open(request(None, &["shop"]), Instant::now())
+        .unwrap();
     let before = session.view().id;
     plain_view.send_replace(plain("kubebridge.svc.k8s.corp"));
     assert_eq!(first_search(&session), "shop.svc.k8s.corp");
@@ -84,7 +90,10 @@ fn a_full_table_makes_room_for_expired_sessions_only() {
     for _ in 0..MAX_SESSIONS {
         sessions.open(request(None, &["shop"]), now).unwrap();
     }
-    assert_eq!(sessions.open(request(None, &["shop"]), now).unwrap_err(), Refused::Full);
+    assert_eq!(
+        sessions.open(request(None, &["shop"]), now).unwrap_err(),
+        Refused::Full
+    );
     assert!(sessions.open(request(None, &["shop"]), now + IDLE).is_ok());
     assert_eq!(sessions.count(), 1);
 }
@@ -92,10 +101,17 @@ fn a_full_table_makes_room_for_expired_sessions_only() {
 #[test]
 fn too_many_namespaces_or_domains_are_refused() {
     let (sessions, _plain) = sessions();
-    let names: Vec<_> = (0..=MAX_NAMESPACES).map(|number| format!("n{number}")).collect();
+    let names: Vec<_> = (0..=MAX_NAMESPACES)
+        .map(|number| format!("n{number}"))
+        .collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let refused = sessions.open(request(None, &names), Instant::now()).unwrap_err();
-    assert_eq!(refused, Refused::Invalid("65 namespaces, at most 64".to_owned()));
+    let refused = sessions
+        .open(request(None, &names), Instant::now())
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        Refused::Invalid("65 namespaces, at most 64".to_owned())
+    );
     let mut domains = request(None, &["shop"]);
     domains.domains = vec!["a..b".to_owned()];
     let refused = sessions.open(domains, Instant::now()).unwrap_err();

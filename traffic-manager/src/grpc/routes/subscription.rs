@@ -30,7 +30,14 @@ struct Snapshot {
 
 impl Subscription {
     pub(super) fn new(namespace: String, head: watch::Receiver<Head>, revision: u64) -> Self {
-        Self { namespace, head, revision, state: None, snapshot: None, not_before: None }
+        Self {
+            namespace,
+            head,
+            revision,
+            state: None,
+            snapshot: None,
+            not_before: None,
+        }
     }
 
     /// Returns the next frame for the client, if it needs one now.
@@ -50,9 +57,11 @@ impl Subscription {
         self.not_before = None;
         match index.since(&self.namespace, self.revision) {
             Changes::Nothing => None,
-            Changes::Delta { revision, upserts, deletes }
-                if upserts.len() + deletes.len() <= PAGE_ROUTES =>
-            {
+            Changes::Delta {
+                revision,
+                upserts,
+                deletes,
+            } if upserts.len() + deletes.len() <= PAGE_ROUTES => {
                 self.not_before = Some(now + COALESCE);
                 Some(self.delta(revision, &upserts, deletes))
             }
@@ -86,7 +95,10 @@ impl Subscription {
         now: Instant,
     ) -> Option<RouteUpdate> {
         self.not_before = Some(now + COALESCE);
-        self.snapshot = Some(Snapshot { revision, routes: routes.into() });
+        self.snapshot = Some(Snapshot {
+            revision,
+            routes: routes.into(),
+        });
         self.page()
     }
 
@@ -94,13 +106,22 @@ impl Subscription {
         let snapshot = self.snapshot.as_mut()?;
         let revision = snapshot.revision;
         let count = snapshot.routes.len().min(PAGE_ROUTES);
-        let routes = snapshot.routes.drain(..count).map(Arc::unwrap_or_clone).collect();
+        let routes = snapshot
+            .routes
+            .drain(..count)
+            .map(Arc::unwrap_or_clone)
+            .collect();
         let last = snapshot.routes.is_empty();
         if last {
             self.snapshot = None;
             self.revision = revision;
         }
-        Some(RouteUpdate::Page { namespace: self.namespace.clone(), revision, routes, last })
+        Some(RouteUpdate::Page {
+            namespace: self.namespace.clone(),
+            revision,
+            routes,
+            last,
+        })
     }
 
     fn delta(
@@ -112,6 +133,12 @@ impl Subscription {
         let base_revision = std::mem::replace(&mut self.revision, revision);
         let upserts = upserts.iter().map(|route| (**route).clone()).collect();
         let namespace = self.namespace.clone();
-        RouteUpdate::Delta { namespace, base_revision, revision, upserts, deletes }
+        RouteUpdate::Delta {
+            namespace,
+            base_revision,
+            revision,
+            upserts,
+            deletes,
+        }
     }
 }

@@ -17,7 +17,9 @@ fn service(name: &str, ip: &str) -> ServiceRoute {
 
 fn index_with(count: usize) -> Index {
     let index = Index::new(Served::All, 100);
-    let routes = (0..count).map(|number| service(&format!("s{number:05}"), "10.0.0.1")).collect();
+    let routes = (0..count)
+        .map(|number| service(&format!("s{number:05}"), "10.0.0.1"))
+        .collect();
     index.reset(&Scope::All, routes, Instant::now());
     index
 }
@@ -35,7 +37,9 @@ fn drain(subscription: &mut Subscription, index: &Index) -> Vec<RouteUpdate> {
 fn shape(update: &RouteUpdate) -> String {
     match update {
         RouteUpdate::Page { routes, last, .. } => format!("page {} {last}", routes.len()),
-        RouteUpdate::Delta { upserts, deletes, .. } => {
+        RouteUpdate::Delta {
+            upserts, deletes, ..
+        } => {
             format!("delta +{} -{}", upserts.len(), deletes.len())
         }
         RouteUpdate::State { state, .. } => format!("{state:?}"),
@@ -50,7 +54,10 @@ fn shapes(updates: &[RouteUpdate]) -> Vec<String> {
 fn a_snapshot_comes_in_pages_after_the_state() {
     let index = index_with(PAGE_ROUTES * 2 + 1);
     let frames = drain(&mut subscription(&index, 0), &index);
-    assert_eq!(shapes(&frames), ["Synced", "page 500 false", "page 500 false", "page 1 true"]);
+    assert_eq!(
+        shapes(&frames),
+        ["Synced", "page 500 false", "page 500 false", "page 1 true"]
+    );
 }
 
 #[test]
@@ -64,7 +71,9 @@ fn an_empty_namespace_is_one_empty_page() {
 fn a_client_that_has_the_current_revision_is_told_only_the_state() {
     let index = index_with(3);
     let frames = drain(&mut subscription(&index, 0), &index);
-    let Some(RouteUpdate::Page { revision, .. }) = frames.last() else { panic!("no page") };
+    let Some(RouteUpdate::Page { revision, .. }) = frames.last() else {
+        panic!("no page")
+    };
     let frames = drain(&mut subscription(&index, *revision), &index);
     assert_eq!(shapes(&frames), ["Synced"]);
 }
@@ -73,12 +82,16 @@ fn a_client_that_has_the_current_revision_is_told_only_the_state() {
 fn a_client_that_comes_back_gets_what_it_missed() {
     let index = index_with(3);
     let frames = drain(&mut subscription(&index, 0), &index);
-    let Some(RouteUpdate::Page { revision, .. }) = frames.last() else { panic!("no page") };
+    let Some(RouteUpdate::Page { revision, .. }) = frames.last() else {
+        panic!("no page")
+    };
     index.apply(service("new", "10.0.0.2"));
     index.delete("default", "s00001", Instant::now());
     let frames = drain(&mut subscription(&index, *revision), &index);
     assert_eq!(shapes(&frames), ["Synced", "delta +1 -1"]);
-    let Some(RouteUpdate::Delta { base_revision, .. }) = frames.last() else { panic!("no delta") };
+    let Some(RouteUpdate::Delta { base_revision, .. }) = frames.last() else {
+        panic!("no delta")
+    };
     assert_eq!(base_revision, revision);
 }
 
@@ -87,12 +100,21 @@ fn deltas_name_the_revision_they_apply_to() {
     let index = index_with(1);
     let mut subscription = subscription(&index, 0);
     let frames = drain(&mut subscription, &index);
-    let Some(RouteUpdate::Page { revision, .. }) = frames.last() else { panic!("no page") };
+    let Some(RouteUpdate::Page { revision, .. }) = frames.last() else {
+        panic!("no page")
+    };
     let mut held = *revision;
     for round in 0..5_u8 {
         index.apply(service("s", &format!("10.0.1.{round}")));
         let frames = drain(&mut subscription, &index);
-        let [RouteUpdate::Delta { base_revision, revision, .. }] = frames.as_slice() else {
+        let [
+            RouteUpdate::Delta {
+                base_revision,
+                revision,
+                ..
+            },
+        ] = frames.as_slice()
+        else {
             panic!("{frames:?}")
         };
         assert_eq!(*base_revision, held);
@@ -132,7 +154,10 @@ fn more_changes_than_fit_a_frame_are_a_snapshot_too() {
     for number in 0..=PAGE_ROUTES {
         index.apply(service(&format!("n{number}"), "10.0.0.1"));
     }
-    assert_eq!(shapes(&drain(&mut subscription, &index)), ["page 500 false", "page 1 true"]);
+    assert_eq!(
+        shapes(&drain(&mut subscription, &index)),
+        ["page 500 false", "page 1 true"]
+    );
 }
 
 #[test]
@@ -141,10 +166,16 @@ fn a_snapshot_that_has_begun_is_finished_before_anything_else() {
     let mut subscription = subscription(&index, 0);
     let now = Instant::now();
     assert_eq!(shape(&subscription.next(&index, now).unwrap()), "Synced");
-    assert_eq!(shape(&subscription.next(&index, now).unwrap()), "page 500 false");
+    assert_eq!(
+        shape(&subscription.next(&index, now).unwrap()),
+        "page 500 false"
+    );
     index.apply(service("late", "10.0.0.2"));
     index.set_state(&Scope::All, &NamespaceState::Waiting);
-    assert_eq!(shape(&subscription.next(&index, now).unwrap()), "page 1 true");
+    assert_eq!(
+        shape(&subscription.next(&index, now).unwrap()),
+        "page 1 true"
+    );
     index.set_state(&Scope::All, &NamespaceState::Synced);
     assert_eq!(shapes(&drain(&mut subscription, &index)), ["delta +1 -0"]);
 }
@@ -156,21 +187,32 @@ fn changes_in_quick_succession_wait_a_little() {
     drain(&mut subscription, &index);
     let now = Instant::now() + COALESCE * 2000;
     index.apply(service("a", "10.0.0.2"));
-    assert_eq!(shape(&subscription.next(&index, now).unwrap()), "delta +1 -0");
+    assert_eq!(
+        shape(&subscription.next(&index, now).unwrap()),
+        "delta +1 -0"
+    );
     index.apply(service("b", "10.0.0.3"));
     assert_eq!(subscription.next(&index, now), None);
     let later = now + COALESCE;
-    assert_eq!(shape(&subscription.next(&index, later).unwrap()), "delta +1 -0");
+    assert_eq!(
+        shape(&subscription.next(&index, later).unwrap()),
+        "delta +1 -0"
+    );
 }
 
 #[test]
 fn without_a_source_or_a_right_there_is_only_a_state() {
     let forbidden = Index::new(Served::Namespaces(["default".to_owned()].into()), 1);
-    let state =
-        NamespaceState::Forbidden { verb: "list".to_owned(), resource: "services".to_owned() };
+    let state = NamespaceState::Forbidden {
+        verb: "list".to_owned(),
+        resource: "services".to_owned(),
+    };
     forbidden.set_state(&Scope::Namespace("default".to_owned()), &state);
     let nothing = Index::new(Served::Nothing, 1);
-    for (index, expected) in [(forbidden, format!("{state:?}")), (nothing, "NoSource".to_owned())] {
+    for (index, expected) in [
+        (forbidden, format!("{state:?}")),
+        (nothing, "NoSource".to_owned()),
+    ] {
         let frames = drain(&mut subscription(&index, 0), &index);
         assert_eq!(shapes(&frames), [expected]);
     }
@@ -184,7 +226,10 @@ fn what_a_client_costs_does_not_grow() {
     let mut slow = subscription(&index, 0);
     drain(&mut slow, &index);
     for round in 0..3000_u32 {
-        index.apply(service("busy", &std::net::Ipv4Addr::from(round).to_string()));
+        index.apply(service(
+            "busy",
+            &std::net::Ipv4Addr::from(round).to_string(),
+        ));
     }
     let frames = drain(&mut slow, &index);
     assert_eq!(shapes(&frames), ["page 2 true"]);
