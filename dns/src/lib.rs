@@ -5,12 +5,15 @@
 
 mod access;
 mod cache;
+mod fanout;
+mod flight;
 mod framing;
 mod interpret;
 pub mod message;
 pub mod name;
 pub mod records;
 pub mod resolv_conf;
+pub mod resolver;
 mod rewrite;
 mod search;
 pub mod server;
