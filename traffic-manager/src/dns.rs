@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{AnswerOrder as Order, LONGEST_TOTAL, Resolver, ResolverConfig};
 use kubebridge_dns::server::{Handler, Transport};
-use kubebridge_dns::upstream::do53::{Do53, PortPolicy};
+use kubebridge_dns::upstream::{Do53, PortPolicy};
 use kubebridge_dns::upstream::{Protocol, Upstream, UpstreamSpec};
 use kubebridge_dns::view::{BarePolicy, PlainView, View};
 use tokio::sync::watch;

@@ -11,6 +11,8 @@ pub enum Exit {
     Usage = 64,
     /// An address is in use.
     Busy = 73,
+    /// The operating system does not allow it.
+    Privilege = 77,
     /// A file is missing or wrong.
     File = 78,
 }

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tokio::net::{TcpListener, UdpSocket};
 use tracing::info;
 
@@ -50,7 +50,7 @@ impl Listeners {
         for address in &config.dns_listen {
             let (udp, tcp) = bind_dns(*address)
                 .await
-                .with_context(|| failed("dns", *address))?;
+                .map_err(|error| failed("dns", *address, error))?;
             dns.push(udp.local_addr()?);
             dns_udp.push(udp);
             dns_tcp.push(tcp);
@@ -88,7 +88,7 @@ async fn bind_tcp(listener: &'static str, address: SocketAddr) -> Result<TcpList
         Err(error) if lacks_ipv6(&error, address) => TcpListener::bind(any_ipv4(address)).await,
         bound => bound,
     };
-    bound.with_context(|| failed(listener, address))
+    bound.map_err(|error| failed(listener, address, error))
 }
 
 async fn bind_dns(address: SocketAddr) -> std::io::Result<(UdpSocket, TcpListener)> {
@@ -124,13 +124,15 @@ fn any_ipv4(address: SocketAddr) -> SocketAddr {
     (Ipv4Addr::UNSPECIFIED, address.port()).into()
 }
 
-fn failed(listener: &'static str, address: SocketAddr) -> Failure {
-    // Busy for every error of bind: the address is taken, not ours, or not for us.
-    Failure::new(
-        Exit::Busy,
-        format!("cannot listen on {address} for {listener}"),
-    )
-    .hint(format!("choose another address with --{listener}-listen"))
+fn failed(listener: &'static str, address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let exit = match error.kind() {
+        ErrorKind::PermissionDenied => Exit::Privilege,
+        // Taken, or not an address of ours.
+        _ => Exit::Busy,
+    };
+    let failure = Failure::new(exit, format!("cannot listen on {address} for {listener}"))
+        .hint(format!("choose another address with --{listener}-listen"));
+    anyhow::Error::new(error).context(failure)
 }
 
 #[cfg(test)]

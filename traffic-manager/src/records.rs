@@ -27,7 +27,7 @@ pub enum Authority {
     /// Nobody knows more than a file of manifests does about the Services in it; what is not in
     /// it goes upstream.
     Manifests,
-    /// Likewise, and there is no upstream either.
+    /// Likewise, and there is no upstream either: what is not in the file does not exist.
     Alone,
 }
 
@@ -105,6 +105,27 @@ impl ServiceRecords {
         }
     }
 
+    /// Answers for a name in the cluster domain that is no Service's, when nobody else can.
+    fn above_services(&self, name: &Name, domain: &Name) -> Local {
+        let relative = name.strip_suffix(domain).unwrap_or_else(Name::root);
+        let labels: Vec<&[u8]> = relative.labels().collect();
+        let namespaces = self.index.names();
+        let exists = match labels.as_slice() {
+            [] => true,
+            [kind] => kind.eq_ignore_ascii_case(b"svc"),
+            [namespace, kind] => {
+                let known = |text: &str| namespaces.borrow().contains(&text.to_ascii_lowercase());
+                kind.eq_ignore_ascii_case(b"svc") && str::from_utf8(namespace).is_ok_and(known)
+            }
+            _ => false,
+        };
+        if exists {
+            Local::NoData
+        } else {
+            Local::NxDomain
+        }
+    }
+
     fn pointer(&self, address: IpAddr, domain: &Name) -> Local {
         let keys = self.index.pointers(address);
         let names: Vec<_> = keys
@@ -124,6 +145,9 @@ impl LocalRecords for ServiceRecords {
         let domain = self.plain.borrow().cluster_domain.clone();
         if let Some((namespace, service)) = service_name(name, &domain) {
             return self.service(&namespace, &service, rtype);
+        }
+        if self.authority == Authority::Alone && name.ends_with(&domain) {
+            return self.above_services(name, &domain);
         }
         if rtype != RecordType::PTR {
             return Local::NotMine;

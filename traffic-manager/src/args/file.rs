@@ -12,6 +12,7 @@ use clap::parser::ValueSource;
 use serde_json::{Map, Value};
 
 use crate::failure::{Exit, Failure};
+use crate::kubernetes::manifest::one_line;
 
 /// Keys that would make no sense in the file itself.
 const NOT_IN_FILE: [&str; 3] = ["config", "help", "version"];
@@ -27,8 +28,9 @@ pub(super) fn arguments(
 ) -> Result<Vec<OsString>> {
     let failed = || Failure::new(Exit::File, format!("cannot read the configuration {path}"));
     let text = fs::read_to_string(path).with_context(failed)?;
-    let document: Option<Map<String, Value>> =
-        serde_saphyr::from_str(&text).with_context(|| {
+    let document: Option<Map<String, Value>> = serde_saphyr::from_str(&text)
+        .map_err(|error| one_line(&error))
+        .with_context(|| {
             Failure::new(
                 Exit::File,
                 format!("{path} is not a YAML map of flag names to values"),

@@ -80,6 +80,25 @@ impl ServiceKey {
     }
 }
 
+/// A change of a Service: what answers may depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The Service.
+    pub key: ServiceKey,
+    /// The addresses it had or has.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl Changed {
+    fn new(key: ServiceKey, before: Option<&ServiceRoute>, after: Option<&ServiceRoute>) -> Self {
+        let routes = before.into_iter().chain(after);
+        let addresses = routes
+            .flat_map(|route| route.cluster_ips.iter().copied())
+            .collect();
+        Self { key, addresses }
+    }
+}
+
 /// What is known about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {

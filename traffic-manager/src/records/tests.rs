@@ -44,92 +44,43 @@ fn addresses(texts: &[&str]) -> Local {
 
 #[test]
 fn a_cluster_service_is_answered_as_the_table_says() {
-    let alias = Local::Alias("docs.example".parse().unwrap());
+    use Local::{NoData, NotMine};
+    use RecordType as Type;
+    let alias = || Local::Alias("docs.example".parse().unwrap());
     for (name, rtype, expected) in [
-        (
-            "authors.default.svc.cluster.local",
-            RecordType::A,
-            addresses(&["10.96.0.20"]),
-        ),
-        (
-            "AUTHORS.Default.SVC.Cluster.Local",
-            RecordType::A,
-            addresses(&["10.96.0.20"]),
-        ),
-        (
-            "authors.default.svc.cluster.local",
-            RecordType::AAAA,
-            Local::NoData,
-        ),
-        (
-            "authors.default.svc.cluster.local",
-            RecordType::HTTPS,
-            Local::NoData,
-        ),
-        (
-            "authors.default.svc.cluster.local",
-            RecordType::SRV,
-            Local::NotMine,
-        ),
-        (
-            "authors.shop.svc.cluster.local",
-            RecordType::A,
-            addresses(&["10.96.0.21"]),
-        ),
-        (
-            "dual.default.svc.cluster.local",
-            RecordType::A,
-            addresses(&["10.96.0.22"]),
-        ),
-        (
-            "dual.default.svc.cluster.local",
-            RecordType::AAAA,
-            addresses(&["fd00::20"]),
-        ),
-        (
-            "db.default.svc.cluster.local",
-            RecordType::A,
-            Local::NotMine,
-        ),
-        (
-            "docs.default.svc.cluster.local",
-            RecordType::A,
-            alias.clone(),
-        ),
-        (
-            "docs.default.svc.cluster.local",
-            RecordType::AAAA,
-            alias.clone(),
-        ),
-        ("docs.default.svc.cluster.local", RecordType::CNAME, alias),
-        (
-            "_http._tcp.authors.default.svc.cluster.local",
-            RecordType::SRV,
-            Local::NotMine,
-        ),
-        (
-            "unknown.default.svc.cluster.local",
-            RecordType::A,
-            Local::NotMine,
-        ),
-        (
-            "10-96-0-20.default.pod.cluster.local",
-            RecordType::A,
-            Local::NotMine,
-        ),
-        ("default.svc.cluster.local", RecordType::A, Local::NotMine),
-        ("authors.default", RecordType::A, Local::NotMine),
-        (
-            "authors.default.svc.other.local",
-            RecordType::A,
-            Local::NotMine,
-        ),
-        ("example.com", RecordType::A, Local::NotMine),
+        ("authors.default.svc", Type::A, addresses(&["10.96.0.20"])),
+        ("AUTHORS.Default.SVC", Type::A, addresses(&["10.96.0.20"])),
+        ("authors.default.svc", Type::AAAA, NoData),
+        ("authors.default.svc", Type::HTTPS, NoData),
+        ("authors.default.svc", Type::SRV, NotMine),
+        ("authors.shop.svc", Type::A, addresses(&["10.96.0.21"])),
+        ("dual.default.svc", Type::A, addresses(&["10.96.0.22"])),
+        ("dual.default.svc", Type::AAAA, addresses(&["fd00::20"])),
+        ("db.default.svc", Type::A, NotMine),
+        ("docs.default.svc", Type::A, alias()),
+        ("docs.default.svc", Type::AAAA, alias()),
+        ("docs.default.svc", Type::CNAME, alias()),
+        ("_http._tcp.authors.default.svc", Type::SRV, NotMine),
+        ("unknown.default.svc", Type::A, NotMine),
+        ("10-96-0-20.default.pod", Type::A, NotMine),
+        ("default.svc", Type::A, NotMine),
     ] {
+        let full = format!("{name}.cluster.local");
         assert_eq!(
-            looked_up(Authority::Cluster, name, rtype),
+            looked_up(Authority::Cluster, &full, rtype),
             expected,
             "{name} {rtype}"
+        );
+    }
+    for other in [
+        "authors.default",
+        "authors.default.svc.other.local",
+        "example.com",
+    ] {
+        assert_eq!(
+            looked_up(Authority::Cluster, other, Type::A),
+            NotMine,
+            "{other}"
         );
     }
 }
@@ -213,4 +164,27 @@ fn an_unknown_service_does_not_exist_only_when_there_is_nobody_else_to_ask() {
         looked_up(Authority::Alone, name, RecordType::A),
         Local::NxDomain
     );
+}
+
+#[test]
+fn alone_every_name_of_the_cluster_domain_is_answered() {
+    for (name, expected) in [
+        ("authors.default.default.svc.cluster.local", Local::NxDomain),
+        ("authors.cluster.local", Local::NxDomain),
+        (
+            "_http._tcp.authors.default.svc.cluster.local",
+            Local::NxDomain,
+        ),
+        ("cluster.local", Local::NoData),
+        ("svc.cluster.local", Local::NoData),
+        ("Shop.svc.cluster.local", Local::NoData),
+        ("other.svc.cluster.local", Local::NxDomain),
+        ("example.com", Local::NotMine),
+    ] {
+        assert_eq!(
+            looked_up(Authority::Alone, name, RecordType::A),
+            expected,
+            "{name}"
+        );
+    }
 }

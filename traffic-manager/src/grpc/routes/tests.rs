@@ -24,14 +24,31 @@ fn index_with(count: usize) -> Index {
     index
 }
 
-fn subscription(index: &Index, revision: u64) -> Subscription {
-    Subscription::new("default".to_owned(), index.subscribe("default"), revision)
+/// A client, and its clock.
+struct Client {
+    subscription: Subscription,
+    now: Instant,
 }
 
-/// Takes every frame there is, coalescing over.
-fn drain(subscription: &mut Subscription, index: &Index) -> Vec<RouteUpdate> {
-    let later = Instant::now() + COALESCE * 1000;
-    std::iter::from_fn(|| subscription.next(index, later)).collect()
+fn client(index: &Index, revision: u64) -> Client {
+    let head = index.subscribe("default");
+    let subscription = Subscription::new("default".to_owned(), head, revision);
+    Client {
+        subscription,
+        now: Instant::now(),
+    }
+}
+
+impl Client {
+    fn next(&mut self, index: &Index) -> Option<RouteUpdate> {
+        self.subscription.next(index, self.now)
+    }
+
+    /// Takes every frame there is after a quiet spell.
+    fn drain(&mut self, index: &Index) -> Vec<RouteUpdate> {
+        self.now += COALESCE;
+        std::iter::from_fn(|| self.next(index)).collect()
+    }
 }
 
 fn shape(update: &RouteUpdate) -> String {
@@ -53,7 +70,7 @@ fn shapes(updates: &[RouteUpdate]) -> Vec<String> {
 #[test]
 fn a_snapshot_comes_in_pages_after_the_state() {
     let index = index_with(PAGE_ROUTES * 2 + 1);
-    let frames = drain(&mut subscription(&index, 0), &index);
+    let frames = client(&index, 0).drain(&index);
     assert_eq!(
         shapes(&frames),
         ["Synced", "page 500 false", "page 500 false", "page 1 true"]
@@ -63,31 +80,31 @@ fn a_snapshot_comes_in_pages_after_the_state() {
 #[test]
 fn an_empty_namespace_is_one_empty_page() {
     let index = index_with(0);
-    let frames = drain(&mut subscription(&index, 0), &index);
+    let frames = client(&index, 0).drain(&index);
     assert_eq!(shapes(&frames), ["Synced", "page 0 true"]);
 }
 
 #[test]
 fn a_client_that_has_the_current_revision_is_told_only_the_state() {
     let index = index_with(3);
-    let frames = drain(&mut subscription(&index, 0), &index);
+    let frames = client(&index, 0).drain(&index);
     let Some(RouteUpdate::Page { revision, .. }) = frames.last() else {
         panic!("no page")
     };
-    let frames = drain(&mut subscription(&index, *revision), &index);
+    let frames = client(&index, *revision).drain(&index);
     assert_eq!(shapes(&frames), ["Synced"]);
 }
 
 #[test]
 fn a_client_that_comes_back_gets_what_it_missed() {
     let index = index_with(3);
-    let frames = drain(&mut subscription(&index, 0), &index);
+    let frames = client(&index, 0).drain(&index);
     let Some(RouteUpdate::Page { revision, .. }) = frames.last() else {
         panic!("no page")
     };
     index.apply(service("new", "10.0.0.2"));
     index.delete("default", "s00001", Instant::now());
-    let frames = drain(&mut subscription(&index, *revision), &index);
+    let frames = client(&index, *revision).drain(&index);
     assert_eq!(shapes(&frames), ["Synced", "delta +1 -1"]);
     let Some(RouteUpdate::Delta { base_revision, .. }) = frames.last() else {
         panic!("no delta")
@@ -98,15 +115,15 @@ fn a_client_that_comes_back_gets_what_it_missed() {
 #[test]
 fn deltas_name_the_revision_they_apply_to() {
     let index = index_with(1);
-    let mut subscription = subscription(&index, 0);
-    let frames = drain(&mut subscription, &index);
+    let mut client = client(&index, 0);
+    let frames = client.drain(&index);
     let Some(RouteUpdate::Page { revision, .. }) = frames.last() else {
         panic!("no page")
     };
     let mut held = *revision;
     for round in 0..5_u8 {
         index.apply(service("s", &format!("10.0.1.{round}")));
-        let frames = drain(&mut subscription, &index);
+        let frames = client.drain(&index);
         let [
             RouteUpdate::Delta {
                 base_revision,
@@ -125,37 +142,37 @@ fn deltas_name_the_revision_they_apply_to() {
 #[test]
 fn a_slow_client_gets_one_frame_for_many_changes() {
     let index = index_with(1);
-    let mut subscription = subscription(&index, 0);
-    drain(&mut subscription, &index);
+    let mut client = client(&index, 0);
+    client.drain(&index);
     for round in 0..200_u32 {
         let ip = std::net::Ipv4Addr::from(round).to_string();
         index.apply(service(&format!("s{}", round % 10), &ip));
     }
-    assert_eq!(shapes(&drain(&mut subscription, &index)), ["delta +10 -0"]);
+    assert_eq!(shapes(&client.drain(&index)), ["delta +10 -0"]);
 }
 
 #[test]
 fn a_client_too_far_behind_gets_a_fresh_snapshot() {
     let index = index_with(2);
-    let mut subscription = subscription(&index, 0);
-    drain(&mut subscription, &index);
+    let mut client = client(&index, 0);
+    client.drain(&index);
     for round in 0..5000_u32 {
         let ip = std::net::Ipv4Addr::from(round).to_string();
         index.apply(service("busy", &ip));
     }
-    assert_eq!(shapes(&drain(&mut subscription, &index)), ["page 3 true"]);
+    assert_eq!(shapes(&client.drain(&index)), ["page 3 true"]);
 }
 
 #[test]
 fn more_changes_than_fit_a_frame_are_a_snapshot_too() {
     let index = index_with(0);
-    let mut subscription = subscription(&index, 0);
-    drain(&mut subscription, &index);
+    let mut client = client(&index, 0);
+    client.drain(&index);
     for number in 0..=PAGE_ROUTES {
         index.apply(service(&format!("n{number}"), "10.0.0.1"));
     }
     assert_eq!(
-        shapes(&drain(&mut subscription, &index)),
+        shapes(&client.drain(&index)),
         ["page 500 false", "page 1 true"]
     );
 }
@@ -163,41 +180,28 @@ fn more_changes_than_fit_a_frame_are_a_snapshot_too() {
 #[test]
 fn a_snapshot_that_has_begun_is_finished_before_anything_else() {
     let index = index_with(PAGE_ROUTES + 1);
-    let mut subscription = subscription(&index, 0);
-    let now = Instant::now();
-    assert_eq!(shape(&subscription.next(&index, now).unwrap()), "Synced");
-    assert_eq!(
-        shape(&subscription.next(&index, now).unwrap()),
-        "page 500 false"
-    );
+    let mut client = client(&index, 0);
+    assert_eq!(shape(&client.next(&index).unwrap()), "Synced");
+    assert_eq!(shape(&client.next(&index).unwrap()), "page 500 false");
     index.apply(service("late", "10.0.0.2"));
     index.set_state(&Scope::All, &NamespaceState::Waiting);
-    assert_eq!(
-        shape(&subscription.next(&index, now).unwrap()),
-        "page 1 true"
-    );
+    assert_eq!(shape(&client.next(&index).unwrap()), "page 1 true");
     index.set_state(&Scope::All, &NamespaceState::Synced);
-    assert_eq!(shapes(&drain(&mut subscription, &index)), ["delta +1 -0"]);
+    assert_eq!(shapes(&client.drain(&index)), ["delta +1 -0"]);
 }
 
 #[test]
 fn changes_in_quick_succession_wait_a_little() {
     let index = index_with(1);
-    let mut subscription = subscription(&index, 0);
-    drain(&mut subscription, &index);
-    let now = Instant::now() + COALESCE * 2000;
+    let mut client = client(&index, 0);
+    client.drain(&index);
+    client.now += COALESCE;
     index.apply(service("a", "10.0.0.2"));
-    assert_eq!(
-        shape(&subscription.next(&index, now).unwrap()),
-        "delta +1 -0"
-    );
+    assert_eq!(shape(&client.next(&index).unwrap()), "delta +1 -0");
     index.apply(service("b", "10.0.0.3"));
-    assert_eq!(subscription.next(&index, now), None);
-    let later = now + COALESCE;
-    assert_eq!(
-        shape(&subscription.next(&index, later).unwrap()),
-        "delta +1 -0"
-    );
+    assert_eq!(client.next(&index), None);
+    client.now += COALESCE;
+    assert_eq!(shape(&client.next(&index).unwrap()), "delta +1 -0");
 }
 
 #[test]
@@ -213,7 +217,7 @@ fn without_a_source_or_a_right_there_is_only_a_state() {
         (forbidden, format!("{state:?}")),
         (nothing, "NoSource".to_owned()),
     ] {
-        let frames = drain(&mut subscription(&index, 0), &index);
+        let frames = client(&index, 0).drain(&index);
         assert_eq!(shapes(&frames), [expected]);
     }
 }
@@ -223,14 +227,14 @@ fn without_a_source_or_a_right_there_is_only_a_state() {
 fn what_a_client_costs_does_not_grow() {
     assert!(size_of::<Subscription>() <= 256);
     let index = index_with(1);
-    let mut slow = subscription(&index, 0);
-    drain(&mut slow, &index);
+    let mut slow = client(&index, 0);
+    slow.drain(&index);
     for round in 0..3000_u32 {
         index.apply(service(
             "busy",
             &std::net::Ipv4Addr::from(round).to_string(),
         ));
     }
-    let frames = drain(&mut slow, &index);
+    let frames = slow.drain(&index);
     assert_eq!(shapes(&frames), ["page 2 true"]);
 }
