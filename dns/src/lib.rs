@@ -3,6 +3,7 @@
 //! It speaks bytes and plain data only: what Services exist is told to it through a trait, and it
 //! reads no configuration and touches no setting of the host.
 
+pub mod forward;
 mod framing;
 pub mod message;
 pub mod name;
