@@ -20,7 +20,7 @@ mod tests;
 
 pub(crate) use entry::{Dependencies, Entry};
 pub(crate) use key::Key;
-pub(crate) use purges::{Mark, Purges};
+pub(crate) use purges::Purges;
 
 /// What an entry costs beside its bytes: key, counters, allocations (measured: performance.md, memory).
 const ENTRY_OVERHEAD: usize = 160;

@@ -33,7 +33,7 @@ pub(crate) struct Finding {
 }
 
 /// What was asked, apart from the name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) rtype: RecordType,
     pub(crate) dnssec_ok: bool,

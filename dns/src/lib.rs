@@ -5,6 +5,8 @@
 
 mod access;
 mod cache;
+mod fanout;
+mod flight;
 pub mod forward;
 mod framing;
 mod interpret;
@@ -12,6 +14,7 @@ pub mod message;
 pub mod name;
 pub mod records;
 pub mod resolv_conf;
+pub mod resolver;
 mod rewrite;
 mod search;
 pub mod server;
