@@ -7,6 +7,7 @@ mod access;
 mod cache;
 mod fanout;
 mod flight;
+pub mod forward;
 mod framing;
 mod interpret;
 pub mod message;

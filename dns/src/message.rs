@@ -28,8 +28,9 @@ pub use ttl::zero_ttls;
 
 pub(crate) use build::Builder;
 pub(crate) use header::{Header, flags};
-pub(crate) use rdata::names_in;
+pub(crate) use rdata::{name_positions, names_in};
 pub(crate) use reply::{Record, Reply};
+pub(crate) use wire::{Frame, Located};
 
 /// The class of the internet, the only one served.
 pub const CLASS_IN: u16 = 1;

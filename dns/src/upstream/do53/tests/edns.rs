@@ -19,7 +19,7 @@ fn old_server(code: ResponseCode) -> impl Fn(&Received) -> Vec<Action> + Send + 
 #[tokio::test]
 async fn our_opt_announces_1232_bytes_and_the_askers_dnssec_wish() {
     let server = LoopbackServer::saying(address()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     let mut asked = query("a.test");
     asked.dnssec_ok = true;
     asked.checking_disabled = true;
@@ -38,7 +38,7 @@ async fn our_opt_announces_1232_bytes_and_the_askers_dnssec_wish() {
 async fn a_server_that_rejects_edns_is_asked_without_for_five_minutes() {
     for code in [ResponseCode::FORMERR, ResponseCode::NOTIMP] {
         let server = LoopbackServer::start(old_server(code)).await;
-        let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+        let upstream = patient(&server, PortPolicy::FreshPort);
 
         let first = ask_ok(&upstream, "a.test").await;
         ask_ok(&upstream, "a.test").await;
@@ -65,7 +65,7 @@ async fn a_rejection_that_is_a_header_alone_counts_too() {
         vec![Action::Send(answer)]
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
 
     ask_ok(&upstream, "a.test").await;
 
@@ -76,7 +76,7 @@ async fn a_rejection_that_is_a_header_alone_counts_too() {
 async fn a_server_that_rejects_the_question_itself_is_not_taken_for_old() {
     let rejection = Answer::code(ResponseCode::NOTIMP).without_edns();
     let server = LoopbackServer::saying(rejection).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
 
     let got = ask_ok(&upstream, "a.test").await;
     ask_ok(&upstream, "a.test").await;
@@ -89,7 +89,7 @@ async fn a_server_that_rejects_the_question_itself_is_not_taken_for_old() {
 #[tokio::test]
 async fn a_rejection_with_an_opt_is_the_answer() {
     let server = LoopbackServer::saying(Answer::code(ResponseCode::FORMERR)).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     ask_ok(&upstream, "a.test").await;
     assert_eq!(server.received().len(), 1);
 }

@@ -36,7 +36,7 @@ async fn packets_that_do_not_match_are_ignored_and_waiting_goes_on() {
                 vec![Action::Send(impostor), Action::Send(reply(query))]
             });
             let server = server.await;
-            let upstream = Do53::new(server.address(), policy);
+            let upstream = patient(&server, policy);
 
             let got = ask_ok(&upstream, "a.test").await;
 
@@ -71,7 +71,7 @@ async fn a_reply_from_another_port_is_not_heard() {
             ]
         });
         let server = server.await;
-        let upstream = Do53::new(server.address(), policy);
+        let upstream = patient(&server, policy);
 
         let got = ask_ok(&upstream, "a.test").await;
 
@@ -94,16 +94,13 @@ fn guesses(query: &Received, guesses: u16) -> Vec<Action> {
 #[tokio::test]
 async fn the_first_strange_id_closes_a_pooled_socket_and_its_queries_go_to_tcp() {
     let server = LoopbackServer::start(|query| guesses(query, 1)).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
-    let start = Instant::now();
+    let upstream = patient(&server, PortPolicy::Pooled);
 
     ask_ok(&upstream, "a.test").await;
 
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
-    assert!(
-        start.elapsed() < Duration::from_millis(200),
-        "not by a resend"
-    );
+    // The socket is closed, so its port is free.
+    std::net::UdpSocket::bind(server.received()[0].peer).unwrap();
     for _ in 1..=4 {
         ask_ok(&upstream, "a.test").await;
     }
@@ -116,7 +113,7 @@ async fn the_first_strange_id_closes_a_pooled_socket_and_its_queries_go_to_tcp()
 #[tokio::test]
 async fn eight_mismatches_at_a_fresh_port_lead_to_tcp_and_seven_do_not() {
     let server = LoopbackServer::start(|query| guesses(query, 8)).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     ask_ok(&upstream, "a.test").await;
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
 
@@ -126,7 +123,7 @@ async fn eight_mismatches_at_a_fresh_port_lead_to_tcp_and_seven_do_not() {
         actions
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     ask_ok(&upstream, "a.test").await;
     assert_eq!(transports(&server), [Transport::Udp]);
 }
@@ -146,7 +143,7 @@ async fn a_late_reply_to_a_cancelled_query_is_dropped_in_silence() {
             .collect()
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     for number in 1..=4 {
         let asked = query("a.test");
         tokio::select! {
@@ -168,7 +165,7 @@ async fn a_late_reply_to_a_cancelled_query_is_dropped_in_silence() {
 #[tokio::test]
 async fn a_repeated_reply_is_no_stranger() {
     let server = LoopbackServer::start(|query| vec![Action::Send(reply(query)); 3]).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     for _ in 0..12 {
         ask_ok(&upstream, "a.test").await;
     }
@@ -183,7 +180,7 @@ async fn concurrent_questions_get_their_own_replies() {
         vec![Action::SendAfter(delay, reply(query))]
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let names: Vec<String> = (0..40).map(|n| format!("n{n}.test")).collect();
     let asked = names.iter().map(|name| ask_ok(&upstream, name));
     let replies = futures::future::join_all(asked).await;

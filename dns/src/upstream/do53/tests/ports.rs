@@ -7,7 +7,7 @@ fn ports(server: &LoopbackServer) -> Vec<SocketAddr> {
 #[tokio::test]
 async fn pooled_queries_take_turns_on_four_ports() {
     let server = LoopbackServer::saying(address()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     for _ in 0..12 {
         ask_ok(&upstream, "a.test").await;
     }
@@ -21,7 +21,7 @@ async fn pooled_queries_take_turns_on_four_ports() {
 #[tokio::test]
 async fn a_pooled_socket_is_replaced_after_1000_queries() {
     let server = LoopbackServer::saying(address()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     for _ in 0..4001 {
         ask_ok(&upstream, "a.test").await;
     }
@@ -33,7 +33,7 @@ async fn a_pooled_socket_is_replaced_after_1000_queries() {
 #[tokio::test]
 async fn a_pooled_socket_is_replaced_after_ten_seconds() {
     let server = LoopbackServer::saying(address()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     for _ in 0..4 {
         ask_ok(&upstream, "a.test").await;
     }
@@ -49,7 +49,7 @@ async fn a_pooled_socket_is_replaced_after_ten_seconds() {
 #[tokio::test]
 async fn every_query_has_a_fresh_port_outside_the_cluster() {
     let server = LoopbackServer::saying(address()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     for _ in 0..64 {
         ask_ok(&upstream, "a.test").await;
     }
@@ -68,7 +68,7 @@ async fn every_query_has_a_fresh_port_outside_the_cluster() {
 async fn ids_are_drawn_anew_for_every_query() {
     for policy in BOTH {
         let server = LoopbackServer::saying(address()).await;
-        let upstream = Do53::new(server.address(), policy);
+        let upstream = patient(&server, policy);
         for _ in 0..64 {
             ask_ok(&upstream, "a.test").await;
         }
@@ -80,25 +80,32 @@ async fn ids_are_drawn_anew_for_every_query() {
 #[tokio::test]
 async fn sockets_to_one_server_are_bounded() {
     let server = LoopbackServer::saying(Answer::silence()).await;
-    let upstream = Arc::new(Do53::new(server.address(), PortPolicy::FreshPort));
+    let upstream = patient(&server, PortPolicy::FreshPort);
     let asked = query("a.test");
-    let deadline = Instant::now() + Duration::from_millis(150);
-    let flood = (0..MAX_SOCKETS + 50).map(|_| upstream.exchange(&asked, deadline));
+    let holders = (0..MAX_SOCKETS).map(|_| upstream.exchange(&asked, Instant::now() + LONG));
+    let holders = futures::future::join_all(holders);
+    let late = async {
+        server.receives(MAX_SOCKETS).await;
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let late = (0..50).map(|_| upstream.exchange(&asked, deadline));
+        futures::future::join_all(late).await
+    };
 
-    let results = futures::future::join_all(flood).await;
+    let refused = tokio::select! {
+        _ = holders => unreachable!("nobody answers"),
+        refused = late => refused,
+    };
 
     let timeouts = |result: &Result<_, _>| matches!(result, Err(ExchangeError::Timeout));
-    assert!(results.iter().all(timeouts));
-    assert_eq!(
-        ports(&server).iter().collect::<BTreeSet<_>>().len(),
-        MAX_SOCKETS
-    );
+    assert!(refused.iter().all(timeouts));
+    let distinct: BTreeSet<_> = ports(&server).into_iter().collect();
+    assert_eq!(distinct.len(), MAX_SOCKETS);
 }
 
 #[tokio::test]
 async fn a_dropped_transport_closes_its_sockets() {
     let server = LoopbackServer::saying(address()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     ask_ok(&upstream, "a.test").await;
     let port = ports(&server)[0];
 

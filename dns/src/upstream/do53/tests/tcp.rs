@@ -9,7 +9,7 @@ fn only_tcp(query: &Received) -> Option<Vec<Action>> {
 async fn a_truncated_reply_is_fetched_over_tcp_from_the_same_server() {
     for policy in BOTH {
         let server = LoopbackServer::saying(long_answer().truncated()).await;
-        let upstream = Do53::new(server.address(), policy);
+        let upstream = patient(&server, policy);
 
         let got = ask_ok(&upstream, "a.test").await;
 
@@ -30,7 +30,7 @@ async fn a_truncated_reply_with_a_cut_body_is_fetched_over_tcp() {
         vec![Action::Send(message)]
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let got = ask_ok(&upstream, "a.test").await;
     assert_eq!(answers(&got).unwrap().answers.len(), 1);
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
@@ -39,12 +39,12 @@ async fn a_truncated_reply_with_a_cut_body_is_fetched_over_tcp() {
 #[tokio::test]
 async fn a_reply_over_512_bytes_without_edns_is_fetched_over_tcp() {
     let server = LoopbackServer::saying(long_answer().without_edns()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     ask_ok(&upstream, "a.test").await;
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
 
     let server = LoopbackServer::saying(long_answer()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     let got = ask_ok(&upstream, "a.test").await;
     assert!(got.len() > 1232, "larger than announced and yet whole");
     assert_eq!(transports(&server), [Transport::Udp]);
@@ -54,7 +54,7 @@ async fn a_reply_over_512_bytes_without_edns_is_fetched_over_tcp() {
 async fn a_datagram_that_fills_the_buffer_is_fetched_over_tcp() {
     let big = Answer::records([Record::new("a.test", RecordType::TXT, vec![0; 5000])]);
     let server = LoopbackServer::saying(big).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     let got = ask_ok(&upstream, "a.test").await;
     assert!(got.len() > 5000);
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
@@ -71,7 +71,7 @@ async fn sixty_four_kib_arrive_intact() {
         only_tcp(query).unwrap_or_else(|| long_text().actions(query))
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let got = ask_ok(&upstream, "a.test").await;
     let whole = long_text().reply_to(&server.received()[1].message);
     assert!(got == whole && got.len() > 65_400);
@@ -84,7 +84,7 @@ async fn a_reply_truncated_over_tcp_is_never_passed_on() {
         vec![Action::Send(answer.reply_to(&query.message))]
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let got = ask(&upstream, "a.test").await;
     assert!(matches!(got, Err(ExchangeError::Malformed(_))));
 }
@@ -98,7 +98,7 @@ async fn one_connection_carries_many_questions_under_distinct_ids() {
         })
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     ask_ok(&upstream, "first.test").await;
     let names: Vec<String> = (0..50).map(|n| format!("n{n}.test")).collect();
     let asked = names.iter().map(|name| ask_ok(&upstream, name));
@@ -143,7 +143,7 @@ async fn a_connection_closed_by_the_server_is_opened_again_once() {
         })
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
 
     ask_ok(&upstream, "a.test").await;
     ask_ok(&upstream, "a.test").await;
@@ -160,7 +160,7 @@ async fn a_server_that_always_closes_is_an_error_after_one_connection() {
     let server =
         LoopbackServer::start(|query| only_tcp(query).unwrap_or_else(|| vec![Action::Close]));
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let got = ask(&upstream, "a.test").await;
     assert!(matches!(got, Err(ExchangeError::Closed)), "{got:?}");
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
@@ -175,7 +175,7 @@ async fn a_connection_gone_silent_is_replaced_after_a_second() {
         })
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     ask_ok(&upstream, "a.test").await;
     let start = Instant::now();
 
@@ -189,7 +189,7 @@ async fn a_connection_gone_silent_is_replaced_after_a_second() {
 #[tokio::test]
 async fn the_deadline_holds_over_tcp() {
     let server = LoopbackServer::start(|query| only_tcp(query).unwrap_or_default()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let deadline = Instant::now() + Duration::from_millis(100);
     let got = upstream.exchange(&query("a.test"), deadline).await;
     assert!(matches!(got, Err(ExchangeError::Timeout)));
@@ -199,7 +199,7 @@ async fn the_deadline_holds_over_tcp() {
 #[tokio::test]
 async fn an_idle_connection_is_closed_after_ten_seconds() {
     let server = LoopbackServer::saying(long_answer().truncated()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     ask_ok(&upstream, "a.test").await;
     tokio::time::pause();
     let start = Instant::now();
@@ -213,7 +213,7 @@ async fn an_idle_connection_is_closed_after_ten_seconds() {
 #[tokio::test]
 async fn a_dropped_transport_closes_its_connection() {
     let server = LoopbackServer::saying(long_answer().truncated()).await;
-    let upstream = Do53::new(server.address(), PortPolicy::FreshPort);
+    let upstream = patient(&server, PortPolicy::FreshPort);
     ask_ok(&upstream, "a.test").await;
     drop(upstream);
     server.sees_closed(1).await;
@@ -225,7 +225,7 @@ async fn a_frame_too_short_for_dns_fails_the_questions_on_the_connection() {
         only_tcp(query).unwrap_or_else(|| vec![Action::Send(vec![0; 11])])
     });
     let server = server.await;
-    let upstream = Do53::new(server.address(), PortPolicy::Pooled);
+    let upstream = patient(&server, PortPolicy::Pooled);
     let got = ask(&upstream, "a.test").await;
     assert!(matches!(got, Err(ExchangeError::Malformed(_))), "{got:?}");
 }
