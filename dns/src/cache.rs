@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use quick_cache::sync::Cache as Map;
+use quick_cache::sync::{Cache as Map, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
@@ -58,7 +58,7 @@ impl Cache {
             options,
             Weight { least },
             DefaultHashBuilder::default(),
-            Default::default(),
+            DefaultLifecycle::default(),
         );
         Self {
             map,
@@ -121,11 +121,6 @@ impl Cache {
     fn forget(&self, key: &Key, entry: &Arc<Entry>) {
         self.map
             .remove_if(key.as_bytes(), |present| Arc::ptr_eq(present, entry));
-    }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.map.len()
     }
 }
 

@@ -20,9 +20,6 @@ use crate::records::{Local, LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
 use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
 
-#[cfg(test)]
-mod tests;
-
 /// The most upstream queries of one client query, aliases included (design §3, Bounds).
 const MOST_QUERIES: usize = 64;
 /// The most aliases of our own that are followed one after the other.
