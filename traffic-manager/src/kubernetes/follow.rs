@@ -4,6 +4,7 @@
 //! between "may not" and "cannot", and the moment a broken watch works again, which the watcher
 //! does not tell. What is done with the objects is the caller's business.
 
+use std::error::Error;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
@@ -129,16 +130,26 @@ fn failure<K>(error: &watcher::Error, resource: &'static str, first: bool) -> Se
         watcher::Error::WatchError(status) => ("watch", status.is_forbidden()),
         watcher::Error::NoResourceVersion => ("list", false),
     };
+    let cause = root_cause(error);
     if first {
-        warn!(resource, verb, forbidden, %error, "watch failed");
+        warn!(resource, verb, forbidden, %error, %cause, "watch failed");
     } else {
-        debug!(resource, verb, forbidden, %error, "watch still fails");
+        debug!(resource, verb, forbidden, %error, %cause, "watch still fails");
     }
     if forbidden {
         Seen::Forbidden { verb }
     } else {
         Seen::Away
     }
+}
+
+/// Returns the innermost error, which says what really happened; the outer ones only where.
+fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {
