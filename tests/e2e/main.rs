@@ -5,6 +5,7 @@
 
 mod changes;
 mod demo;
+mod manager;
 mod names;
 mod parts;
 mod restore;

@@ -20,13 +20,8 @@ const RECORDS: &[&str] = &[
     "--host-record=edge.example.net,203.0.113.81,2001:db8::81",
     "--cname=cdn.example.net,edge.example.net",
     "--cname=www.example.org,cdn.example.net",
-    // All of these zones is known here: what is not above does not exist.
-    "--local=/shop/",
-    "--local=/net/",
-    "--local=/org/",
-    "--local=/local/",
-    "--local=/default/",
-    "--local=/svc/",
+    // What is not above does not exist, as the root's servers would say of it.
+    "--local=/#/",
 ];
 
 /// A name and its address that only those inside see.

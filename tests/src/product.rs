@@ -12,6 +12,12 @@ use crate::{
     parts::program,
 };
 
+/// Where the manager answers plain DNS on the node, as [`dig`](crate::dig::dig) wants it.
+pub const MANAGER_DNS: &str = "127.0.0.1#1053";
+
+/// What the programs log: all that is ours, for the report of a failed test.
+const LOG: &str = "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info,zbus=info";
+
 const START: Duration = Duration::from_secs(30);
 
 /// Longer than what a session may take to end: its resolver answers on for 6 s.
@@ -41,7 +47,7 @@ impl Manager {
         let mut command = lab.node.command(program("traffic-manager")?);
         command
             .env("KUBECONFIG", kubeconfig)
-            .env("RUST_LOG", "debug,hyper=info,h2=info,tower=info")
+            .env("RUST_LOG", LOG)
             .args(["serve", "--kubernetes", "--auth", "port-forward"])
             .args(["--namespace", "default", "--namespace", "shop"])
             .arg("--resolv-conf")
@@ -72,7 +78,7 @@ impl<'lab> Session<'lab> {
     pub fn connect(lab: &'lab Lab, options: &[&str]) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
-            .env("RUST_LOG", "debug,hyper=info,h2=info,tower=info")
+            .env("RUST_LOG", LOG)
             .args(["connect", "--foreground", "-n", "default", "-n", "shop"])
             .args(["--manager", &lab.relay.address().to_string()])
             .args(["--probe", "www.example.org"])
