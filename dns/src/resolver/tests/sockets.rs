@@ -144,7 +144,11 @@ async fn threads_that_ask_purge_and_leave_never_strand_anyone() {
         let world = Arc::clone(&world);
         async move {
             for round in 0..50 {
-                let asked = if index.is_multiple_of(2) { "authors" } else { SERVICE };
+                let asked = if index.is_multiple_of(2) {
+                    "authors"
+                } else {
+                    SERVICE
+                };
                 let patience = Duration::from_micros(200 * ((index + round) % 40));
                 let _ = tokio::time::timeout(patience, world.ask(asked, RecordType::A)).await;
                 if round % 10 == index % 10 {
