@@ -1,1 +1,6 @@
-//! Placeholder until the first module lands.
+//! The DNS engine of both programs: search expansion, concurrent fan-out, single flight, cache, and servers.
+//!
+//! It speaks bytes and plain data only: what Services exist is told to it through a trait, and it
+//! reads no configuration and touches no setting of the host.
+
+pub mod name;
