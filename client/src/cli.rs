@@ -91,7 +91,10 @@ pub struct ConnectArgs {
     pub hosts: HostsForm,
     /// Name outside the cluster that has to resolve as before
     #[arg(long, value_name = "NAME", env = "KUBEBRIDGE_PROBE")]
-    pub probe: Option<String>,
+    pub probe: Option<kubebridge_dns::name::Name>,
+    /// Suffix outside the cluster domain that is resolved in the cluster (repeatable)
+    #[arg(long = "domain", value_name = "SUFFIX", env = "KUBEBRIDGE_DOMAIN", value_delimiter = ',')]
+    pub domains: Vec<String>,
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,

@@ -68,6 +68,22 @@ impl RouteTable {
             .flat_map(|routes| routes.services.values())
     }
 
+    /// Whether the Services of a namespace were ever complete.
+    #[must_use]
+    pub fn is_known(&self, namespace: &str) -> bool {
+        self.namespaces
+            .get(namespace)
+            .is_some_and(|routes| routes.revision != 0)
+    }
+
+    /// Whether the Services of a namespace are complete and followed.
+    #[must_use]
+    pub fn is_synced(&self, namespace: &str) -> bool {
+        self.namespaces.get(namespace).is_some_and(|routes| {
+            routes.revision != 0 && routes.state == Some(NamespaceState::Synced)
+        })
+    }
+
     /// Whether every namespace has said where it stands, and sent what it has.
     #[must_use]
     pub fn is_settled(&self) -> bool {

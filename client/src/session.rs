@@ -2,7 +2,11 @@
 //!
 //! Pure. [`run`] carries the effects out and reports back; nothing here waits, reads or writes.
 
+mod hosts;
+pub mod os;
+mod parts;
 pub mod run;
+mod steps;
 
 /// The steps of connecting, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubebridge_proto::routes::{RouteUpdate, ServiceKind, ServiceRoute};
+use kubebridge_proto::routes::{NamespaceState, RouteUpdate, ServiceKind, ServiceRoute};
 use kubebridge_proto::session::{Limits, SessionInfo};
 
 use crate::routes::RouteTable;
@@ -26,6 +26,10 @@ pub(crate) fn table_with(namespaces: Vec<(&str, Vec<ServiceRoute>)>) -> RouteTab
     let names: Vec<_> = namespaces.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut table = RouteTable::new(&names);
     for (namespace, routes) in namespaces {
+        table.merge(RouteUpdate::State {
+            namespace: namespace.to_owned(),
+            state: NamespaceState::Synced,
+        });
         table.merge(RouteUpdate::Page {
             namespace: namespace.to_owned(),
             revision: 1,

@@ -37,6 +37,8 @@ pub struct Zones {
     split: Split<Zone>,
     namespace: String,
     apexes: Vec<Name>,
+    /// `NAMESPACE.svc.DOMAIN` of each namespace.
+    services: Vec<(String, Name)>,
 }
 
 /// What the zones of a session are made of.
@@ -81,10 +83,15 @@ impl Zones {
         for suffix in fixed.into_iter().chain(further.map(String::as_str)) {
             insert(suffix, Zone::Cluster)?;
         }
+        let apex = |namespace: &String| {
+            let apex = parse(&format!("{namespace}.svc.{}", names.cluster_domain))?;
+            Ok((namespace.clone(), apex))
+        };
         Ok(Self {
             split,
             namespace: names.namespaces.first().cloned().unwrap_or_default(),
             apexes,
+            services: names.namespaces.iter().map(apex).collect::<anyhow::Result<_>>()?,
         })
     }
 
@@ -96,20 +103,34 @@ impl Zones {
             1 => self.decide_single(name, table),
             _ => match self.split.route(name) {
                 Zone::Outside => Destination::Originals,
+                Zone::Cluster if self.is_search_noise(name, table) => Destination::NoSuchName,
                 Zone::Cluster => Destination::Cluster,
-                Zone::Shared(namespace) if is_service(name, namespace, table) => Destination::Cluster,
+                Zone::Shared(namespace) if is_service(name, namespace.as_str(), table) => Destination::Cluster,
                 Zone::Shared(_) => Destination::Originals,
             },
         }
     }
 
+    /// Whether a C library behind resolved's stub made the name by putting the search domain after
+    /// a name of the world: two or more labels below a namespace belong to a Service, and there is
+    /// none of that name.
+    fn is_search_noise(&self, name: &Name, table: &RouteTable) -> bool {
+        let found = self
+            .services
+            .iter()
+            .find_map(|(namespace, apex)| Some((namespace, name.strip_suffix(apex)?)));
+        let Some((namespace, below)) = found else {
+            return false;
+        };
+        match text_labels(&below).as_slice() {
+            [_, .., service] => table.is_synced(namespace) && table.service(namespace, service).is_none(),
+            [] | [_] => false,
+        }
+    }
+
     fn decide_single(&self, name: &Name, table: &RouteTable) -> Destination {
         let label = text_labels(name).swap_remove(0);
-        let own = table
-            .namespaces()
-            .find(|(namespace, _)| *namespace == self.namespace);
-        let is_known = own.is_some_and(|(_, routes)| routes.revision() != 0);
-        if !is_known || table.service(&self.namespace, &label).is_some() {
+        if !table.is_known(&self.namespace) || table.service(&self.namespace, &label).is_some() {
             return Destination::Cluster;
         }
         // NXDOMAIN would deny the names below it as well (RFC 8020).

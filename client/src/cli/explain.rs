@@ -9,9 +9,8 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 14] = [
+const LATER_FLAGS: [&str; 13] = [
     "--context",
-    "--domain",
     "--dry-run",
     "--exclude-cidr",
     "--include-cidr",

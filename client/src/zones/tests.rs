@@ -38,6 +38,13 @@ fn names_go_where_a_pod_would_send_them() {
         ("authors.default.svc.cluster.local", Cluster),
         ("Authors.Default.SVC.Cluster.Local", Cluster),
         ("cluster.local", Cluster),
+        ("pod-0.db.default.svc.cluster.local", Cluster),
+        ("_http._tcp.authors.shop.svc.cluster.local", Cluster),
+        // What a search list makes of names of the world.
+        ("nothere.example.org.default.svc.cluster.local", NoSuchName),
+        ("example.shop.default.svc.cluster.local", NoSuchName),
+        ("nothere.default.svc.cluster.local", Cluster),
+        ("a.b.prod.svc.cluster.local", Cluster),
         ("db.corp.example.com", Cluster),
         ("7.0.96.10.in-addr.arpa", Cluster),
         // Namespaces the world uses too: only Services.
