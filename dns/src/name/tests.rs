@@ -98,7 +98,7 @@ fn comparison_and_hash_ignore_case() {
     assert_eq!(upper, lower);
     let state = RandomState::new();
     assert_eq!(state.hash_one(&upper), state.hash_one(&lower));
-    assert_eq!(BTreeSet::from([upper.clone(), lower.clone()]).len(), 1);
+    assert_eq!(BTreeSet::from([upper.clone(), lower]).len(), 1);
     assert_eq!(upper.to_lowercase().to_string(), "web.example");
     assert_eq!(upper.to_string(), "WEB.Example");
 }
