@@ -4,6 +4,14 @@
 //! The engine and the forwarder see only this file's types. Nothing here opens a socket, and no
 //! policy lives here: who is asked, in which order and how often is the callers' business.
 
+mod do53;
+mod ids;
+mod pool;
+mod reply;
+mod rtt;
+mod tcp;
+mod udp;
+
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -12,6 +20,8 @@ use std::str::FromStr;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+pub use self::do53::{Do53, PortPolicy};
+pub(crate) use self::reply::HEADER;
 use crate::name::{Name, RecordType};
 
 /// The port of plain DNS (RFC 1035 §4.2).
