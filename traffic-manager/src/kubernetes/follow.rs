@@ -1,0 +1,202 @@
+//! Lists and watches one kind of object for ever, and says when that does not work.
+//!
+//! On top of kube's watcher (list, resume, relist on 410): a capped backoff, the difference
+//! between "may not" and "cannot", and the moment a broken watch works again, which the watcher
+//! does not tell. What is done with the objects is the caller's business.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+/// The first wait after a failure: an API server that restarts behind a load balancer is back
+/// almost at once.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+
+/// The longest wait after a failure. With the trial below a right granted later is seen within
+/// 30 s, as conditions W5 asks.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// A watch that has been quiet for this long after a failure works: longer than the client's
+/// connect timeout, and a server that refuses does so at once.
+const TRIAL: Duration = Duration::from_secs(6);
+
+/// The client's connect timeout; see [`TRIAL`].
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Seconds until a watch is renewed. A connection that died in silence is noticed 5 s later; a
+/// renewal resumes from the last bookmark and costs one request.
+const WATCH_SECONDS: u32 = 60;
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Seen<K> {
+    /// A list begins.
+    Restart,
+    /// An object of the list.
+    Listed(K),
+    /// The list is complete.
+    Synced,
+    /// An object is new or different.
+    Changed(K),
+    /// An object is gone.
+    Removed(K),
+    /// The API server says no.
+    Forbidden {
+        /// What it does not allow.
+        verb: &'static str,
+    },
+    /// The API server is out of reach, or talks nonsense.
+    Away,
+    /// After one of the two before: it works again, nothing was missed.
+    Recovered,
+}
+
+/// Follows all objects of `api` until shutdown.
+pub(super) async fn follow<K>(
+    api: Api<K>,
+    resource: &'static str,
+    shutdown: CancellationToken,
+    mut sink: impl FnMut(Seen<K>),
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let mut events = pin!(watcher(api, config));
+    let mut backoff = Backoff::default();
+    let mut trial: Option<Instant> = None;
+    loop {
+        let event = tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = sleep_until(trial) => None,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Ok(event)) => {
+                backoff = Backoff::default();
+                if trial.take().is_some() {
+                    recovered(resource, &mut sink);
+                }
+                sink(event.into());
+            }
+            Some(Err(error)) => {
+                let wait = backoff.next(rand::random());
+                let first = trial.is_none();
+                sink(failure(&error, resource, first));
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = tokio::time::sleep(wait) => {}
+                }
+                trial = Some(Instant::now() + TRIAL);
+            }
+            None if trial.take().is_some() => recovered(resource, &mut sink),
+            None => return,
+        }
+    }
+}
+
+impl<K> From<Event<K>> for Seen<K> {
+    fn from(event: Event<K>) -> Self {
+        match event {
+            Event::Apply(object) => Self::Changed(object),
+            Event::Delete(object) => Self::Removed(object),
+            Event::Init => Self::Restart,
+            Event::InitApply(object) => Self::Listed(object),
+            Event::InitDone => Self::Synced,
+        }
+    }
+}
+
+fn recovered<K>(resource: &'static str, sink: &mut impl FnMut(Seen<K>)) {
+    info!(resource, "watch works again");
+    sink(Seen::Recovered);
+}
+
+/// Sorts a failure, and logs the first of a row as something to look at.
+fn failure<K>(error: &watcher::Error, resource: &'static str, first: bool) -> Seen<K> {
+    let (verb, forbidden) = match error {
+        watcher::Error::InitialListFailed(error) => ("list", is_forbidden(error)),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+            ("watch", is_forbidden(error))
+        }
+        watcher::Error::WatchError(status) => ("watch", status.is_forbidden()),
+        watcher::Error::NoResourceVersion => ("list", false),
+    };
+    if first {
+        warn!(resource, verb, forbidden, %error, "watch failed");
+    } else {
+        debug!(resource, verb, forbidden, %error, "watch still fails");
+    }
+    if forbidden {
+        Seen::Forbidden { verb }
+    } else {
+        Seen::Away
+    }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.is_forbidden(),
+        _ => false,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Doubling waits with jitter, up to [`LONGEST_WAIT`].
+#[derive(Debug)]
+struct Backoff {
+    wait: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { wait: FIRST_WAIT }
+    }
+}
+
+impl Backoff {
+    /// Returns the next wait; `random` spreads managers that lost the same server.
+    fn next(&mut self, random: u8) -> Duration {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(LONGEST_WAIT);
+        // Between three quarters and the whole of it.
+        wait * 3 / 4 + wait / 4 * u32::from(random) / 255
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_ten_seconds() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<_> = (0..8).map(|_| backoff.next(255).as_millis()).collect();
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+    }
+
+    #[test]
+    fn jitter_takes_at_most_a_quarter() {
+        assert_eq!(Backoff::default().next(0), Duration::from_millis(150));
+        assert_eq!(Backoff::default().next(255), Duration::from_millis(200));
+    }
+
+    #[test]
+    fn a_right_granted_later_is_seen_within_thirty_seconds() {
+        assert!(LONGEST_WAIT + TRIAL < Duration::from_secs(30));
+        assert!(CONNECT_TIMEOUT < TRIAL);
+    }
+}
