@@ -26,6 +26,7 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::routes::RouteTable;
+use crate::session::Health;
 use exchange::Exchange;
 
 /// How long connecting and each call that has one reply may take: far above any working tunnel's
@@ -57,10 +58,10 @@ pub enum Tunnel {
 impl Tunnel {
     /// Whether the manager answers.
     #[must_use]
-    pub fn is_up(&self) -> bool {
+    pub fn health(&self) -> Health {
         match self {
-            Self::Up { .. } => true,
-            Self::Down { .. } => false,
+            Self::Up { .. } => Health::Good,
+            Self::Down { .. } => Health::Degraded,
         }
     }
 }

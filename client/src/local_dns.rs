@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kubebridge_dns::message::{self, Checked, Query};
 use kubebridge_dns::name::ResponseCode;
@@ -12,6 +13,7 @@ use kubebridge_dns::server::{self, Handler, Limits, Transport};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -19,6 +21,9 @@ use crate::control::exchange::{AskError, Exchange};
 use crate::originals::Originals;
 use crate::routes::RouteTable;
 use crate::zones::{Destination, Zones};
+
+/// How long queries in flight may take when the resolver ends: nobody is sent to it any longer.
+const DRAIN: Duration = Duration::from_millis(500);
 
 /// Answers the queries of the operating system.
 #[derive(Debug)]
@@ -80,6 +85,7 @@ impl Handler for LocalDns {
 pub struct Serving {
     shutdown: CancellationToken,
     task: JoinHandle<std::io::Result<()>>,
+    has_ended: bool,
 }
 
 impl Serving {
@@ -91,29 +97,36 @@ impl Serving {
             vec![udp],
             vec![tcp],
             Arc::new(resolver),
-            Limits::default(),
+            Limits {
+                drain: DRAIN,
+                ..Limits::default()
+            },
             shutdown.clone(),
         );
         Self {
             shutdown,
             task: tokio::spawn(serving.instrument(tracing::info_span!("resolver"))),
+            has_ended: false,
         }
     }
 
     /// Waits until serving ends by itself, which it should not.
     pub async fn ended(&mut self) {
-        match (&mut self.task).await {
+        let outcome = (&mut self.task).await;
+        self.has_ended = true;
+        match outcome {
             Ok(Ok(())) => tracing::error!("resolver ended"),
             Ok(Err(error)) => tracing::error!(%error, "resolver failed"),
             Err(error) => tracing::error!(%error, "resolver task failed"),
         }
     }
 
-    /// Ends serving; queries in flight are not waited for.
+    /// Ends serving once what is in flight is answered, or after a moment.
     pub async fn stop(mut self) {
         self.shutdown.cancel();
-        self.task.abort();
-        let _ = (&mut self.task).await;
+        if !self.has_ended && timeout(2 * DRAIN, &mut self.task).await.is_err() {
+            tracing::warn!("resolver did not drain");
+        }
     }
 }
 

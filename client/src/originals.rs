@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::name::{Name, RecordType};
-use kubebridge_dns::upstream::{Upstream, UpstreamSpec};
-use kubebridge_dns::upstream::do53::{Do53, PortPolicy};
+use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
 use kubebridge_platform::net::Ipv4Net;
 
 use crate::probe::{self, Finding};
@@ -47,7 +46,7 @@ impl Originals {
             .collect();
         let upstreams = servers
             .iter()
-            .map(|server| Arc::new(Do53::new(UpstreamSpec::do53(*server), PortPolicy::FreshPort)) as Arc<dyn Upstream>)
+            .map(|server| Arc::new(Do53::new(*server, PortPolicy::FreshPort)) as Arc<dyn Upstream>)
             .collect();
         Self {
             forwarder: Forwarder::new(upstreams, ATTEMPT, TOTAL),

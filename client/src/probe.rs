@@ -4,14 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use kubebridge_dns::message::{self, QueryFlags};
+use kubebridge_dns::message::{self, QueryOptions};
 use kubebridge_dns::name::{Name, RecordType, ResponseCode};
-use kubebridge_dns::upstream::do53::{Do53, PortPolicy};
-use kubebridge_dns::upstream::{OutgoingQuery, Upstream, UpstreamSpec};
+use kubebridge_dns::upstream::{Do53, OutgoingQuery, PortPolicy, Upstream};
 use tokio::time::Instant;
-
-/// The internet class.
-const IN: u16 = 1;
 
 /// What an answer means to a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +30,8 @@ impl Finding {
     /// The reply is no DNS message.
     pub fn read(reply: &[u8]) -> anyhow::Result<Self> {
         let parsed = message::answers(reply)?;
-        let addresses: Vec<_> = parsed
-            .answers
-            .iter()
-            .filter_map(message::Answer::address)
-            .collect();
-        Ok(match parsed.rcode {
+        let addresses: Vec<_> = parsed.addresses().collect();
+        Ok(match parsed.code {
             ResponseCode::NOERROR if addresses.is_empty() => Self::NoData,
             ResponseCode::NOERROR => Self::Addresses(addresses),
             ResponseCode::NXDOMAIN => Self::NoSuchName,
@@ -77,7 +69,7 @@ impl fmt::Display for Finding {
 /// Makes the wire form of a question.
 #[must_use]
 pub fn query(name: &Name, rtype: RecordType) -> Vec<u8> {
-    message::encode_query(rand::random(), name, rtype, QueryFlags::default())
+    message::encode_query(rand::random(), name, rtype, QueryOptions::default())
 }
 
 /// Asks a resolver one question over the network.
@@ -86,11 +78,11 @@ pub fn query(name: &Name, rtype: RecordType) -> Vec<u8> {
 ///
 /// There was no reply, or none that can be read.
 pub async fn ask(resolver: SocketAddr, name: &Name, rtype: RecordType, patience: Duration) -> anyhow::Result<Finding> {
-    let upstream = Do53::new(UpstreamSpec::do53(resolver), PortPolicy::FreshPort);
+    let upstream = Do53::new(resolver, PortPolicy::FreshPort);
     let question = OutgoingQuery {
         name: name.clone(),
         rtype,
-        class: IN,
+        class: message::CLASS_IN,
         dnssec_ok: false,
         checking_disabled: false,
     };

@@ -83,6 +83,17 @@ impl Reporter {
         }
     }
 
+    /// Reports something that happened.
+    pub fn say(&self, text: &str) {
+        let line = Line {
+            event: "note",
+            step: None,
+            detail: Some(text),
+            millis: None,
+        };
+        self.write(text, &line);
+    }
+
     /// Reports that the session is there.
     pub fn connected(&self) {
         let line = Line {

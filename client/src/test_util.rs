@@ -7,6 +7,7 @@ use kubebridge_proto::session::{Limits, SessionInfo};
 
 use crate::routes::RouteTable;
 
+pub(crate) mod fake_manager;
 pub(crate) mod fake_os;
 
 /// Makes a ClusterIP Service without ports.

@@ -65,7 +65,7 @@ impl Zones {
         let mut apexes = Vec::new();
         let mut insert = |text: &str, zone: Zone| -> anyhow::Result<()> {
             let name = parse(text)?;
-            split.insert(name.clone(), zone);
+            split.insert(&name, zone);
             apexes.push(name);
             Ok(())
         };

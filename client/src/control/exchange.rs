@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Client, Tunnel};
+use crate::session::Health;
 
 /// How long a query may take: programs ask again after 5 s, and a dead tunnel shall cost them no
 /// more than this.
@@ -81,7 +82,7 @@ impl Exchange {
     ///
     /// There is no reply; the error says why.
     pub async fn ask(&self, query: Vec<u8>) -> Result<Vec<u8>, AskError> {
-        if !self.tunnel.borrow().is_up() {
+        if self.tunnel.borrow().health() == Health::Degraded {
             return Err(AskError::TunnelDown);
         }
         let (reply, answer) = oneshot::channel();

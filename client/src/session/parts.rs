@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 
 use super::hosts::HostsKeeper;
 use super::os::{Os, host_failure};
-use super::{Step, Stop, steps};
+use super::{Event, Health, Step, Stop, steps};
 use crate::connect::Config;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
@@ -55,12 +55,16 @@ pub(super) struct Cluster {
     pub(super) control: Control,
     pub(super) session: SessionInfo,
     pub(super) tunnel: watch::Receiver<Tunnel>,
+    /// What the session was told last.
+    pub(super) health: Health,
 }
 
 /// The link, without the sockets that the resolver took over.
 pub(super) struct LinkUp {
     pub(super) name: String,
     pub(super) resolver: std::net::Ipv4Addr,
+    /// Where the resolver is asked.
+    pub(super) socket: std::net::SocketAddr,
     /// Until the resolver takes its sockets.
     pub(super) rest: Option<Link>,
     /// From then on: the link is gone when it is closed.
@@ -174,31 +178,18 @@ impl<'os, O: Os> Parts<'os, O> {
         }
     }
 
-    /// Waits until the manager starts or stops answering, and says which.
-    pub(super) async fn tunnel_changed(&mut self) -> bool {
-        let Some(cluster) = &mut self.cluster else {
-            return std::future::pending().await;
-        };
-        let was_up = cluster.tunnel.borrow_and_update().is_up();
-        match cluster.tunnel.wait_for(|tunnel| tunnel.is_up() != was_up).await {
-            Ok(tunnel) => tunnel.is_up(),
-            Err(_) => std::future::pending().await,
-        }
-    }
-
-    /// Waits until the hosts lines need another look.
-    pub(super) async fn hosts_due(&mut self) {
-        match &mut self.hosts {
-            Some(hosts) => hosts.due().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Waits until a part ends that must not.
-    pub(super) async fn broken(&mut self) {
-        match &mut self.serving {
-            Some(serving) => serving.ended().await,
-            None => std::future::pending().await,
+    /// Waits for something to happen to a part. May be dropped and called again.
+    pub(super) async fn next_event(&mut self) -> Event {
+        let Self {
+            cluster,
+            hosts,
+            serving,
+            ..
+        } = self;
+        tokio::select! {
+            health = health_changed(cluster.as_mut()) => Event::Tunnel(health),
+            () = hosts_due(hosts.as_mut()) => Event::RoutesChanged,
+            () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
         }
     }
 
@@ -254,5 +245,35 @@ impl<'os, O: Os> Parts<'os, O> {
         if let Some(server) = self.server.take() {
             server.stop().await;
         }
+    }
+}
+
+/// Waits until the manager starts or stops answering, and says which.
+async fn health_changed(cluster: Option<&mut Cluster>) -> Health {
+    let Some(cluster) = cluster else {
+        return std::future::pending().await;
+    };
+    let told = cluster.health;
+    let health = match cluster.tunnel.wait_for(|tunnel| tunnel.health() != told).await {
+        Ok(tunnel) => tunnel.health(),
+        Err(_) => return std::future::pending().await,
+    };
+    cluster.health = health;
+    health
+}
+
+/// Waits until the hosts lines need another look.
+async fn hosts_due(hosts: Option<&mut HostsKeeper>) {
+    match hosts {
+        Some(hosts) => hosts.due().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a part ends that must not.
+async fn broken(serving: Option<&mut Serving>) {
+    match serving {
+        Some(serving) => serving.ended().await,
+        None => std::future::pending().await,
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::os::Os;
 use super::parts::Parts;
-use super::{Effect, Ending, Event, Health, State, Step, Stop, Undo, handle};
+use super::{Effect, Ending, Event, State, Step, Stop, Undo, handle};
 use crate::cli::Output;
 use crate::connect::Config;
 use crate::failure::{Exit, Failure};
@@ -167,11 +167,7 @@ impl<O: Os> Runner<'_, O> {
     async fn next_event(&mut self) -> Event {
         tokio::select! {
             stop = self.stops.recv() => Event::Stop(stop.unwrap_or(Stop::Broken)),
-            is_up = self.parts.tunnel_changed() => {
-                Event::Tunnel(if is_up { Health::Good } else { Health::Degraded })
-            }
-            () = self.parts.hosts_due() => Event::RoutesChanged,
-            () = self.parts.broken() => Event::Stop(Stop::Broken),
+            event = self.parts.next_event() => event,
         }
     }
 
@@ -179,7 +175,7 @@ impl<O: Os> Runner<'_, O> {
         if self.output == Output::Json
             && let Ok(json) = serde_json::to_string(&self.board.status())
         {
-            crate::print_line(&json);
+            crate::output::print_line(&json);
         }
         self.reporter.connected();
         tracing::info!("connected");

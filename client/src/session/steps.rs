@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::hosts::HostsKeeper;
 use super::os::{Os, host_failure};
+use super::Health;
 use super::parts::{Cluster, Found, LinkUp, Parts};
 use crate::apply::{HostsPolicy, dns_plan, networks};
 use crate::before::Lookback;
@@ -160,6 +161,7 @@ pub(super) async fn open_session<O: Os>(parts: &mut Parts<'_, O>) -> Result<Stri
     );
     parts.cluster = Some(Cluster {
         tunnel: control.tunnel(),
+        health: Health::Good,
         control,
         session,
     });
@@ -185,6 +187,7 @@ pub(super) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Fail
     parts.link = Some(LinkUp {
         name: link.name.clone(),
         resolver: link.resolver,
+        socket: link.udp.local_addr()?,
         rest: Some(link),
         device: None,
     });
@@ -213,14 +216,14 @@ pub(super) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failur
     let (udp, tcp, device) = take_sockets(taken)?;
     link.device = Some(device);
     parts.serving = Some(Serving::start(local, udp, tcp));
-    Ok(format!("{resolver} port 53, UDP and TCP"))
+    Ok(format!("{} by UDP and TCP", link.socket))
 }
 
 pub(super) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
     let link = parts.link.as_ref().ok_or_else(|| missing("link"))?;
-    let resolver = SocketAddr::new(link.resolver.into(), 53);
+    let resolver = link.socket;
     let name = probe_name(&cluster.session.cluster_domain)?;
     let inside = probe::ask(resolver, &name, RecordType::A, PROBE_TIME)
         .await

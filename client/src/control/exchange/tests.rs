@@ -49,19 +49,12 @@ async fn a_query_without_reply_fails_in_two_seconds_and_raises_suspicion() {
 async fn a_full_queue_refuses() {
     let (_tunnel, watched) = watch::channel(up());
     let (exchange, _asks) = channel(watched, Arc::new(Notify::new()));
-    let waiting: Vec<_> = (0..QUEUE)
-        .map(|_| {
-            let exchange = exchange.clone();
-            tokio::spawn(async move { exchange.ask(vec![1]).await })
-        })
-        .collect();
-    tokio::task::yield_now().await;
+    let mut waiting = futures::future::join_all((0..QUEUE).map(|_| exchange.ask(vec![1])));
+    assert!(futures::poll!(&mut waiting).is_pending());
 
     assert_eq!(exchange.ask(vec![2]).await, Err(AskError::Overloaded));
 
-    for task in waiting {
-        assert_eq!(task.await.unwrap(), Err(AskError::Timeout));
-    }
+    assert_eq!(waiting.await, vec![Err(AskError::Timeout); QUEUE]);
 }
 
 #[test]
