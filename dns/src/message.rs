@@ -26,10 +26,11 @@ pub use edns::Edns;
 pub use fit::fit_udp;
 pub use ttl::zero_ttls;
 
-pub(crate) use build::{Builder, Built};
+pub(crate) use build::Builder;
 pub(crate) use header::{Header, flags};
-pub(crate) use rdata::names_in;
+pub(crate) use rdata::{name_positions, names_in};
 pub(crate) use reply::{Record, Reply};
+pub(crate) use wire::{Frame, Located};
 
 /// The class of the internet, the only one served.
 pub const CLASS_IN: u16 = 1;

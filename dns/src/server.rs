@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -129,8 +129,15 @@ async fn drain(mut tasks: JoinSet<()>, time: Duration) {
     }
 }
 
+/// Takes out the tasks that have ended, so that they do not pile up while packets keep coming.
+fn reap_ended(tasks: &mut JoinSet<()>) {
+    while let Some(ended) = tasks.try_join_next() {
+        reap(ended);
+    }
+}
+
 /// Reports a task that did not end as it should.
-fn reap(ended: Result<(), tokio::task::JoinError>) {
+fn reap(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -70,6 +70,25 @@ pub(crate) fn expand(
     Ok(copy)
 }
 
+/// Returns where the names in record data begin, for those who move records without expanding them.
+pub(crate) fn name_positions(
+    packet: &[u8],
+    rtype: RecordType,
+    data: Range<usize>,
+) -> Result<Vec<usize>, MessageError> {
+    let Some(shape) = layout(rtype) else {
+        return Ok(Vec::new());
+    };
+    let mut reader = Reader::at(&packet[..data.end], data.start);
+    pass_front(&mut reader, shape)?;
+    let mut positions = Vec::new();
+    for _ in 0..shape.names {
+        positions.push(reader.position());
+        reader.skip_name().map_err(|_| MessageError::BadData)?;
+    }
+    Ok(positions)
+}
+
 /// Returns the names in expanded record data; none for opaque types and for data of the wrong shape.
 pub(crate) fn names_in(rtype: RecordType, data: &[u8]) -> Vec<Name> {
     split(rtype, data)

@@ -83,59 +83,32 @@ fn short_packets_and_responses_are_dropped() {
     }
 }
 
+fn assert_fixed_code(what: &str, packet: &[u8], code: ResponseCode) {
+    let reply = replied(packet);
+    assert_eq!(reply.code, code, "{what}");
+    assert!(
+        reply.answers.is_empty() && reply.flags.recursion_available,
+        "{what}"
+    );
+    assert_eq!(
+        reply.id,
+        u16::from_be_bytes([packet[0], packet[1]]),
+        "{what}"
+    );
+}
+
 #[test]
-fn odd_packets_get_their_fixed_code() {
-    let opt_version_1 = with(query_bytes(), query_bytes().len() - 5, &[1]);
-    let second_opt = with(appended(query_bytes(), &query_bytes()[29..]), 11, &[2]);
-    let named_opt = with(
-        appended(without_edns(), b"\x01a\x00\x00\x29\x04\xd0\0\0\0\0\0\0"),
-        11,
-        &[1],
-    );
-    let opt_as_answer = with(appended(without_edns(), &query_bytes()[29..]), 7, &[1]);
-    let overrun = with(
-        appended(query_bytes(), b"\0\x0a\0\x09\0"),
-        query_bytes().len() - 2,
-        &[0, 5],
-    );
-    let bad_cookie = with(
-        appended(query_bytes(), b"\0\x0a\0\x01\0"),
-        query_bytes().len() - 2,
-        &[0, 5],
-    );
-    let typed = |rtype| encode_query(1, &name("x"), rtype, QueryOptions::default());
-    let class_ch = with(query_bytes(), 27, &[0, 3]);
-    for (what, packet, code) in [
-        (
-            "no question",
-            with(without_edns(), 4, &[0, 0]),
-            ResponseCode::FORMERR,
-        ),
+fn malformed_packets_get_formerr() {
+    for (what, packet) in [
+        ("no question", with(without_edns(), 4, &[0, 0])),
         (
             "two questions",
             with(appended(without_edns(), b"\xc0\x0c\0\x01\0\x01"), 5, &[2]),
-            ResponseCode::FORMERR,
         ),
-        (
-            "trailing byte",
-            appended(query_bytes(), &[0]),
-            ResponseCode::FORMERR,
-        ),
-        (
-            "cut body",
-            query_bytes()[..20].to_vec(),
-            ResponseCode::FORMERR,
-        ),
-        (
-            "pointer to itself",
-            with(without_edns(), 12, &[0xc0, 0x0c]),
-            ResponseCode::FORMERR,
-        ),
-        (
-            "label type 01",
-            with(without_edns(), 12, &[0x41]),
-            ResponseCode::FORMERR,
-        ),
+        ("trailing byte", appended(query_bytes(), &[0])),
+        ("cut body", query_bytes()[..20].to_vec()),
+        ("pointer to itself", with(without_edns(), 12, &[0xc0, 0x0c])),
+        ("label type 01", with(without_edns(), 12, &[0x41])),
         (
             "an answer",
             with(
@@ -143,13 +116,53 @@ fn odd_packets_get_their_fixed_code() {
                 7,
                 &[1],
             ),
-            ResponseCode::FORMERR,
         ),
-        ("two OPT", second_opt, ResponseCode::FORMERR),
-        ("OPT with a name", named_opt, ResponseCode::FORMERR),
-        ("OPT as answer", opt_as_answer, ResponseCode::FORMERR),
-        ("option overrun", overrun, ResponseCode::FORMERR),
-        ("bad cookie", bad_cookie, ResponseCode::FORMERR),
+    ] {
+        assert_fixed_code(what, &packet, ResponseCode::FORMERR);
+    }
+}
+
+#[test]
+fn malformed_edns_gets_formerr() {
+    let opt = query_bytes()[29..].to_vec();
+    let named_opt = b"\x01a\x00\x00\x29\x04\xd0\0\0\0\0\0\0";
+    let with_option = |option: &[u8]| {
+        let length = u16::try_from(option.len()).unwrap();
+        with(
+            appended(query_bytes(), option),
+            query_bytes().len() - 2,
+            &length.to_be_bytes(),
+        )
+    };
+    for (what, packet) in [
+        ("two OPT", with(appended(query_bytes(), &opt), 11, &[2])),
+        (
+            "OPT with a name",
+            with(appended(without_edns(), named_opt), 11, &[1]),
+        ),
+        (
+            "OPT as answer",
+            with(appended(without_edns(), &opt), 7, &[1]),
+        ),
+        ("option overrun", with_option(b"\0\x0c\0\x09\0")),
+        ("bad cookie", with_option(b"\0\x0a\0\x01\0")),
+        ("bad client subnet", with_option(b"\0\x08\0\x04\0\x09\0\0")),
+    ] {
+        assert_fixed_code(what, &packet, ResponseCode::FORMERR);
+    }
+    for sound in [
+        &b"\0\x0a\0\x08abcdefgh"[..],
+        b"\0\x08\0\x04\0\0\0\0",
+        b"\xff\xff\0\x01a",
+    ] {
+        assert_eq!(asked(&with_option(sound)).name, name("web.example"));
+    }
+}
+
+#[test]
+fn packets_of_other_kinds_get_their_fixed_code() {
+    let typed = |rtype| encode_query(1, &name("x"), rtype, QueryOptions::default());
+    for (what, packet, code) in [
         (
             "notify",
             with(query_bytes(), 2, &[0x20]),
@@ -160,25 +173,23 @@ fn odd_packets_get_their_fixed_code() {
             with(without_edns(), 2, &[0x28, 0, 0, 0]),
             ResponseCode::NOTIMP,
         ),
-        ("EDNS version 1", opt_version_1, ResponseCode::BADVERS),
-        ("class CH", class_ch, ResponseCode::REFUSED),
+        (
+            "EDNS version 1",
+            with(query_bytes(), query_bytes().len() - 5, &[1]),
+            ResponseCode::BADVERS,
+        ),
+        (
+            "class CH",
+            with(query_bytes(), 27, &[0, 3]),
+            ResponseCode::REFUSED,
+        ),
         ("AXFR", typed(RecordType::AXFR), ResponseCode::REFUSED),
         ("IXFR", typed(RecordType::IXFR), ResponseCode::REFUSED),
         ("type 0", typed(RecordType(0)), ResponseCode::FORMERR),
         ("OPT asked", typed(RecordType::OPT), ResponseCode::FORMERR),
         ("MAILA", typed(RecordType::MAILA), ResponseCode::NOTIMP),
     ] {
-        let reply = replied(&packet);
-        assert_eq!(reply.code, code, "{what}");
-        assert!(
-            reply.answers.is_empty() && reply.flags.recursion_available,
-            "{what}"
-        );
-        assert_eq!(
-            reply.id,
-            u16::from_be_bytes([packet[0], packet[1]]),
-            "{what}"
-        );
+        assert_fixed_code(what, &packet, code);
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Handler, Limits, Transport, drain, reap};
+use super::{Handler, Limits, Transport, drain, reap, reap_ended};
 use crate::framing::{FrameError, FrameReader, frame};
 
 /// A pause after a failed accept, which is mostly a lack of descriptors and passes.
@@ -113,6 +113,7 @@ impl<H: Handler> Listener<H> {
     pub(super) async fn run(self, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
         loop {
+            reap_ended(&mut connections);
             tokio::select! {
                 accepted = self.socket.accept() => match accepted {
                     Ok((stream, peer)) => self.admit(stream, peer, &mut connections, &shutdown),

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Handler, Transport, drain, reap};
+use super::{Handler, Transport, drain, reap, reap_ended};
 use crate::message::{self, Checked};
 use crate::name::ResponseCode;
 
@@ -46,6 +46,7 @@ impl<H: Handler> Listener<H> {
         let mut buffer = vec![0; RECEIVE_BUFFER];
         let mut tasks = JoinSet::new();
         loop {
+            reap_ended(&mut tasks);
             tokio::select! {
                 received = self.socket.recv_from(&mut buffer) => match received {
                     // Nobody can be answered at port 0; it is a forged source.

@@ -92,7 +92,10 @@ impl Pool {
             first = false;
             match timeout(wait, ticket.outcome()).await {
                 Ok(Outcome::Reply(reply, rtt)) => return Ok(UdpOutcome::Reply(reply, rtt)),
-                Ok(Outcome::Closed(Reason::Guessed)) => return Ok(UdpOutcome::Guessed),
+                Ok(Outcome::Closed(Reason::Guessed)) => {
+                    self.discard(&socket);
+                    return Ok(UdpOutcome::Guessed);
+                }
                 Ok(Outcome::Closed(reason)) => return Err(reason.into()),
                 Err(_elapsed) => wait *= 2,
             }
@@ -113,7 +116,9 @@ impl Pool {
             Some(socket) if socket.is_fresh(now) => Arc::clone(socket),
             Some(_) | None => {
                 let fresh = Arc::new(self.socket(now)?);
-                if let Some(old) = state.slots[turn].replace(Arc::clone(&fresh)) {
+                let old = state.slots[turn].replace(Arc::clone(&fresh));
+                // A closed socket has nobody to read late replies.
+                if let Some(old) = old.filter(|old| old.ids.is_open()) {
                     state.lingering.push_back((now + LINGER, old));
                 }
                 if state.lingering.len() > MAX_LINGERING {
@@ -124,6 +129,13 @@ impl Pool {
         };
         let ticket = socket.ids.open(question);
         Ok((socket, ticket))
+    }
+
+    /// Lets go of a closed socket, so that its port is free as soon as nobody waits on it.
+    fn discard(&self, closed: &Arc<PooledSocket>) {
+        for slot in &mut self.state.lock().slots {
+            slot.take_if(|socket| Arc::ptr_eq(socket, closed));
+        }
     }
 
     fn socket(&self, now: Instant) -> Result<PooledSocket, ExchangeError> {
