@@ -9,10 +9,10 @@ use std::sync::Arc;
 use kubebridge_proto::routes::{NamespaceState, ServiceRoute};
 use tokio::time::Instant;
 
-use crate::kubernetes::index::{Index, Scope, ServiceKey};
+use crate::kubernetes::index::{Changed, Index, Scope};
 
 /// What is done for a Service whose route changed.
-pub type Purge = Box<dyn Fn(&ServiceKey) + Send + Sync>;
+pub type Purge = Box<dyn Fn(&Changed) + Send + Sync>;
 
 /// Feeds an index and purges what depends on it.
 pub struct Feed {
@@ -47,14 +47,8 @@ impl Feed {
         self.index.set_state(scope, state);
     }
 
-    /// Returns where a scope stands.
-    #[must_use]
-    pub fn state(&self, scope: &Scope) -> NamespaceState {
-        self.index.state(scope)
-    }
-
-    fn forget(&self, changed: &[ServiceKey]) {
-        changed.iter().for_each(|key| (self.purge)(key));
+    fn forget(&self, changed: &[Changed]) {
+        changed.iter().for_each(|one| (self.purge)(one));
     }
 }
 

@@ -62,7 +62,7 @@ pub enum Scope {
     All,
 }
 
-/// A Service whose route changed or went away.
+/// Names a Service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
     /// Its namespace.
@@ -77,6 +77,25 @@ impl ServiceKey {
             namespace: route.namespace.clone(),
             name: route.name.clone(),
         }
+    }
+}
+
+/// A change of a Service: what answers may depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The Service.
+    pub key: ServiceKey,
+    /// The addresses it had or has.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl Changed {
+    fn new(key: ServiceKey, before: Option<&ServiceRoute>, after: Option<&ServiceRoute>) -> Self {
+        let routes = before.into_iter().chain(after);
+        let addresses = routes
+            .flat_map(|route| route.cluster_ips.iter().copied())
+            .collect();
+        Self { key, addresses }
     }
 }
 
@@ -152,7 +171,7 @@ impl Index {
     }
 
     /// Adds or replaces a Service; what changed.
-    pub fn apply(&self, route: ServiceRoute) -> Vec<ServiceKey> {
+    pub fn apply(&self, route: ServiceRoute) -> Vec<Changed> {
         if !self.served.covers(&route.namespace) {
             return Vec::new();
         }
@@ -167,11 +186,11 @@ impl Index {
         if before.is_none() {
             self.publish_names(&inner);
         }
-        vec![key]
+        vec![Changed::new(key, before.as_deref(), Some(&route))]
     }
 
     /// Removes a Service; what changed.
-    pub fn delete(&self, namespace: &str, name: &str, now: Instant) -> Vec<ServiceKey> {
+    pub fn delete(&self, namespace: &str, name: &str, now: Instant) -> Vec<Changed> {
         let mut inner = self.inner.lock();
         let Some(table) = inner.tables.get_mut(namespace) else {
             return Vec::new();
@@ -186,11 +205,11 @@ impl Index {
         if now_empty {
             self.publish_names(&inner);
         }
-        vec![key]
+        vec![Changed::new(key, Some(&before), None)]
     }
 
     /// Replaces all Services of a scope in one step, which is now synced; what changed.
-    pub fn reset(&self, scope: &Scope, routes: Vec<ServiceRoute>, now: Instant) -> Vec<ServiceKey> {
+    pub fn reset(&self, scope: &Scope, routes: Vec<ServiceRoute>, now: Instant) -> Vec<Changed> {
         let mut wanted: BTreeMap<String, BTreeMap<String, ServiceRoute>> = BTreeMap::new();
         for route in routes {
             let fits = match scope {
@@ -245,19 +264,6 @@ impl Index {
                     table.publish();
                 }
             }
-        }
-    }
-
-    /// Returns where the scope stands.
-    #[must_use]
-    pub fn state(&self, scope: &Scope) -> NamespaceState {
-        let inner = self.inner.lock();
-        match scope {
-            Scope::Namespace(namespace) => inner
-                .tables
-                .get(namespace)
-                .map_or(NamespaceState::NoSource, Table::state),
-            Scope::All => inner.elsewhere.clone(),
         }
     }
 
@@ -337,7 +343,7 @@ impl Inner {
         routes: BTreeMap<String, ServiceRoute>,
         first_revision: u64,
         now: Instant,
-    ) -> Vec<ServiceKey> {
+    ) -> Vec<Changed> {
         let table = self.table(namespace, first_revision);
         table.set_state(NamespaceState::Synced);
         let replaced = table.replace(routes, now);
@@ -349,7 +355,7 @@ impl Inner {
             };
             let key = ServiceKey::of(route);
             self.repoint(&key, before.as_deref(), after.as_deref());
-            changed.push(key);
+            changed.push(Changed::new(key, before.as_deref(), after.as_deref()));
         }
         changed
     }

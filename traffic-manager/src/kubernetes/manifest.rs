@@ -3,7 +3,7 @@
 //! Kinds other than `Service` and `List` are passed over, so that a directory's worth of
 //! manifests can be given as it is.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Service;
 use kubebridge_proto::routes::ServiceRoute;
 use serde_json::Value;
@@ -18,8 +18,9 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// # Errors
 /// When the text is no YAML, or a Service in it cannot be routed; the error names the Service.
 pub fn routes(text: &str) -> Result<Vec<ServiceRoute>> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).context("not a YAML or JSON document")?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+        .map_err(|error| one_line(&error))
+        .context("not a YAML or JSON document")?;
     let mut routes: Vec<ServiceRoute> = Vec::new();
     for document in documents {
         collect(document, &mut routes)?;
@@ -35,6 +36,18 @@ pub fn routes(text: &str) -> Result<Vec<ServiceRoute>> {
         }
     }
     Ok(routes)
+}
+
+/// Leaves out the picture of the text that comes with the error.
+pub(crate) fn one_line(error: &serde_saphyr::Error) -> anyhow::Error {
+    anyhow!(
+        error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or("unreadable")
+            .to_owned()
+    )
 }
 
 fn collect(document: Value, routes: &mut Vec<ServiceRoute>) -> Result<()> {

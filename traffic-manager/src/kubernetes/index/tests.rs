@@ -171,7 +171,10 @@ fn a_relist_removes_only_what_is_gone_and_is_one_revision() {
         service("default", "d", "10.0.0.4"),
     ];
     let changed = index.reset(&only("default"), after, now);
-    let names: Vec<_> = changed.iter().map(|key| key.name.as_str()).collect();
+    let names: Vec<_> = changed
+        .iter()
+        .map(|changed| changed.key.name.as_str())
+        .collect();
     assert_eq!(names, ["a", "c", "d"]);
     let expected = (vec!["d".into()], vec!["a".into(), "c".into()]);
     assert_eq!(delta(&index, "default", revision), expected);
