@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dns::DnsError;
 use crate::fs::FsError;
+use crate::hosts::file::HostsError;
 use crate::intent::{Intent, IntentError};
 use crate::journal::JournalError;
 use crate::link::LinkError;
@@ -87,7 +88,7 @@ pub enum HostError {
     /// The intent itself is not acceptable.
     #[error("intent refused")]
     Intent(#[source] IntentError),
-    /// The lock or a folder of ours could not be made.
+    /// The lock, the folders or the journals of sessions could not be used.
     #[error("preparing the session's files")]
     Files(#[source] FsError),
     /// The journal could not be written.
@@ -101,7 +102,10 @@ pub enum HostError {
     Dns(#[source] DnsError),
     /// The hosts file could not be written.
     #[error("editing the hosts file")]
-    Hosts(#[source] FsError),
+    Hosts(#[source] HostsError),
+    /// The session was undone and cannot be used again.
+    #[error("the session has ended")]
+    Ended,
     /// DNS was to be set before the link was opened.
     #[error("no link is open")]
     NoLink,

@@ -17,6 +17,12 @@ pub mod host;
 
 pub mod fs;
 
+mod hex;
+
+pub mod process;
+
+pub mod hosts;
+
 pub mod journal;
 
 pub mod dns;
@@ -25,10 +31,18 @@ pub mod link;
 
 pub mod tun;
 
+pub mod local;
+
+pub mod recover;
+
+pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
+pub use dns::{DnsError, read_host_dns};
 pub use host::{
     Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, ResolvedVia,
     Undone,
 };
 pub use intent::{DnsIntent, HostsLine, Intent, IntentError};
+pub use local::LocalHost;
 pub use net::{IpNet, Ipv4Net, Ipv6Net, NetError};
+pub use recover::{Leftover, Recovered, leftovers, recover};
 pub use sys::{SessionId, SessionIdError, Sys};
