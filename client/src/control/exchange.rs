@@ -107,10 +107,6 @@ impl Exchange {
 ///
 /// Queries in flight then fail at once: their senders are dropped with the map.
 pub(super) async fn carry(mut client: Client, session: String, asks: &mut mpsc::Receiver<Ask>) -> anyhow::Error {
-    // What waited for the last stream was told so already.
-    while let Ok(stale) = asks.try_recv() {
-        drop(stale);
-    }
     let (requests, outgoing) = mpsc::channel(AHEAD);
     let greeting = ExchangeDnsRequest {
         session_id: session,
@@ -137,6 +133,14 @@ pub(super) async fn carry(mut client: Client, session: String, asks: &mut mpsc::
                 Err(status) => return status.into(),
             },
         }
+    }
+}
+
+/// Fails what waits for a stream that is gone.
+pub(super) fn refuse_waiting(asks: &mut mpsc::Receiver<Ask>) {
+    while let Ok(ask) = asks.try_recv() {
+        // The asker may have given up.
+        let _ = ask.reply.send(Err(AskError::TunnelDown));
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) async fn keep(shared: Shared, mut channel: Channel, mut session: Stri
         tracing::warn!("tunnel down");
         tracing::debug!(error = %format!("{error:#}"), "tunnel down because");
         go_down(&shared, &error);
+        exchange::refuse_waiting(&mut asks);
         (channel, session) = reopen(&shared, session, &mut backoff).await;
         tracing::info!("tunnel up");
         shared.tunnel.send_replace(Tunnel::Up {

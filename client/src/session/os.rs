@@ -4,7 +4,9 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use kubebridge_platform::host::{Host, HostDns, HostError};
-use kubebridge_platform::local::LocalHost;
+use kubebridge_platform::{
+    Family, LocalHost, LookupError, leftovers, lookup_through_resolved, read_host_dns, recover,
+};
 use kubebridge_platform::sys::{SessionId, Sys};
 
 use crate::failure::{Exit, Failure};
@@ -47,9 +49,11 @@ impl ThisMachine {
     ///
     /// The journals cannot be read.
     pub async fn leftovers(&self) -> Result<Vec<String>, Failure> {
-        let found = kubebridge_platform::recover::leftovers(&self.sys).await;
-        let found = found.map_err(|error| os_failure("reading journals", error))?;
-        Ok(found.iter().map(ToString::to_string).collect())
+        let found = leftovers(&self.sys).await.map_err(host_failure)?;
+        let words = found.iter().map(|left| {
+            format!("session {} (pid {}): {}", left.session, left.pid, left.changes.join(", "))
+        });
+        Ok(words.collect())
     }
 }
 
@@ -57,9 +61,13 @@ impl Os for ThisMachine {
     type Host = LocalHost;
 
     async fn recover(&self) -> Result<Vec<String>, Failure> {
-        let repaired = kubebridge_platform::recover::recover(&self.sys).await;
-        let repaired = repaired.map_err(|error| os_failure("repairing what a dead session left", error))?;
-        Ok(repaired.iter().map(ToString::to_string).collect())
+        let repaired = recover(&self.sys).await.map_err(|error| {
+            host_failure(error).context("repairing what a dead session left")
+        })?;
+        let words = repaired
+            .iter()
+            .map(|one| format!("session {}: {}", one.session, one.changes.join(", ")));
+        Ok(words.collect())
     }
 
     fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
@@ -71,14 +79,21 @@ impl Os for ThisMachine {
     }
 
     async fn read_dns(&self) -> Result<HostDns, Failure> {
-        let read = kubebridge_platform::dns::read_host_dns(&self.sys).await;
+        let read = read_host_dns(&self.sys).await;
         read.map_err(|error| os_failure("reading the system's DNS", error))
     }
 
     async fn resolve(&self, name: &str) -> Result<String, Failure> {
-        let found = kubebridge_platform::dns::lookup_through_resolved(&self.sys, name).await;
-        let found = found.map_err(|error| os_failure("resolving through systemd-resolved", error))?;
-        Ok(found.to_string())
+        match lookup_through_resolved(&self.sys, name, Family::V4).await {
+            Ok(addresses) => {
+                let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                Ok(texts.join(", "))
+            }
+            Err(error @ (LookupError::NotFound(_) | LookupError::NoData(_))) => Ok(error.to_string()),
+            Err(error @ LookupError::Failed { .. }) => {
+                Err(os_failure("systemd-resolved", error).with_hint("resolvectl status shows what it uses"))
+            }
+        }
     }
 
     fn runtime(&self) -> &Path {
@@ -104,7 +119,8 @@ pub fn host_failure(error: HostError) -> Failure {
         | HostError::Dns(_)
         | HostError::Hosts(_)
         | HostError::NoLink
-        | HostError::Worker => false,
+        | HostError::Worker
+        | HostError::Ended => false,
     };
     if busy {
         return Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect");

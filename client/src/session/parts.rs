@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kubebridge_platform::host::{Host, HostDns, Link};
+use kubebridge_platform::host::{Host, Link};
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::tun::Tun;
@@ -45,7 +45,6 @@ pub(super) struct Parts<'os, O: Os> {
 
 /// How the machine resolved names before, and what is made of it.
 pub(super) struct Found {
-    pub(super) dns: HostDns,
     pub(super) originals: Arc<Originals>,
     pub(super) points_os: bool,
 }
@@ -131,22 +130,27 @@ impl<'os, O: Os> Parts<'os, O> {
             return Ok(Vec::new());
         };
         let applied = host.apply(&self.intent).await.map_err(host_failure)?;
-        for warning in &applied.warnings {
-            self.reporter.warn(warning);
+        for warning in applied.warnings {
+            self.warn_once(warning);
         }
-        let warnings = applied.warnings;
-        let conflicts = applied.conflicts;
-        self.board.note(|facts| {
-            for warning in warnings {
-                if !facts.dns.warnings.contains(&warning) {
-                    facts.dns.warnings.push(warning);
-                }
-            }
-        });
         if let Some(hosts) = &mut self.hosts {
-            hosts.note_conflicts(conflicts);
+            hosts.note_conflicts(applied.conflicts);
         }
         Ok(applied.changes)
+    }
+
+    /// Tells the user, and `status`, of something that could not be had.
+    pub(super) fn warn_once(&self, warning: String) {
+        let mut is_new = false;
+        self.board.note(|facts| {
+            is_new = !facts.dns.warnings.contains(&warning);
+            if is_new {
+                facts.dns.warnings.push(warning.clone());
+            }
+        });
+        if is_new {
+            self.reporter.warn(&warning);
+        }
     }
 
     /// Writes the hosts lines wanted now and returns their number.
@@ -254,12 +258,15 @@ async fn health_changed(cluster: Option<&mut Cluster>) -> Health {
         return std::future::pending().await;
     };
     let told = cluster.health;
-    let health = match cluster.tunnel.wait_for(|tunnel| tunnel.health() != told).await {
-        Ok(tunnel) => tunnel.health(),
-        Err(_) => return std::future::pending().await,
-    };
-    cluster.health = health;
-    health
+    let changed = cluster.tunnel.wait_for(|tunnel| tunnel.health() != told).await;
+    let health = changed.map(|tunnel| tunnel.health());
+    match health {
+        Ok(health) => {
+            cluster.health = health;
+            health
+        }
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Waits until the hosts lines need another look.

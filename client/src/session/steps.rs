@@ -60,7 +60,7 @@ pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, 
     let servers: Vec<_> = originals.servers().iter().map(ToString::to_string).collect();
     let found = mode_words(dns.mode);
     if choice == DnsChoice::Auto && !points_os {
-        parts.reporter.warn(&format!(
+        parts.warn_once(format!(
             "no split DNS here ({found}): cluster names resolve through hosts entries only"
         ));
     }
@@ -71,7 +71,6 @@ pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, 
         facts.dns.originals.clone_from(&servers);
     });
     parts.found = Some(Found {
-        dns,
         originals,
         points_os,
     });
@@ -279,7 +278,7 @@ pub(super) async fn point_os<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, 
         link.resolver.into(),
     );
     for network in &plan.without_reverse {
-        parts.reporter.warn(&format!("{network} has too many reverse zones; its addresses have no names"));
+        parts.warn_once(format!("{network} has too many reverse zones: its addresses have no names"));
     }
     let domains: Vec<String> = [&plan.intent.routes, &plan.intent.namespaces, &plan.intent.reverse]
         .into_iter()

@@ -12,9 +12,9 @@ use kubebridge_proto::v1::traffic_manager_server::{TrafficManager, TrafficManage
 use kubebridge_proto::v1::{self, exchange_dns_response};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::session_info;
@@ -72,12 +72,15 @@ impl Script {
 /// A manager that runs until it is dropped.
 pub(crate) struct FakeManager {
     pub(crate) address: SocketAddr,
-    shutdown: CancellationToken,
+    /// Its own, so that its connections die with it.
+    runtime: Option<Runtime>,
 }
 
 impl Drop for FakeManager {
     fn drop(&mut self) {
-        self.shutdown.cancel();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -89,19 +92,22 @@ impl FakeManager {
     pub(crate) async fn start_at(script: &Arc<Script>, address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shutdown = CancellationToken::new();
+        let listener = listener.into_std().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let service = TrafficManagerServer::new(Manager(Arc::clone(script)));
-        let server = tonic::transport::Server::builder()
-            .add_service(service)
-            .serve_with_incoming(TcpListenerStream::new(listener));
-        let ended = shutdown.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = ended.cancelled() => {}
-                served = server => served.unwrap(),
-            }
+        runtime.spawn(async move {
+            let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
+            let server = tonic::transport::Server::builder().add_service(service);
+            server.serve_with_incoming(incoming).await.unwrap();
         });
-        Self { address, shutdown }
+        Self {
+            address,
+            runtime: Some(runtime),
+        }
     }
 }
 
@@ -197,7 +203,7 @@ fn replies(
         let script = Arc::clone(&script);
         async move {
             let request = request.ok()?;
-            if *script.mood.borrow() == Mood::Silent {
+            if *script.mood.borrow() == Mood::Silent || request.query.is_empty() {
                 return None;
             }
             let reply = (script.answer)(&request.query)?;
