@@ -210,6 +210,9 @@ fn warn_of_auth(config: &Config) {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// What the watch of the namespaces publishes.
 pub(crate) type ObservedSender = watch::Sender<Observed>;
 /// The tasks of a running manager, for what starts more of them.

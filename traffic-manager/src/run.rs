@@ -8,9 +8,14 @@ use tracing_subscriber::EnvFilter;
 use crate::app;
 use crate::config::{Config, LogFormat};
 
-/// Sends log lines to stderr, INFO and above unless `RUST_LOG` says otherwise.
+/// What is logged unless `RUST_LOG` says otherwise. kube logs each failed request as an error; the
+/// watches say once what matters of it.
+const DEFAULT_FILTER: &str = "info,kube_client=off";
+
+/// Sends log lines to stderr.
 pub fn start_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

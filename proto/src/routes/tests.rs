@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::v1;
 
 type Spoil = fn(&mut v1::ServiceRoute);
 

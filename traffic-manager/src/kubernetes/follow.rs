@@ -4,6 +4,7 @@
 //! between "may not" and "cannot", and the moment a broken watch works again, which the watcher
 //! does not tell. What is done with the objects is the caller's business.
 
+use std::error::Error;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
@@ -72,14 +73,22 @@ pub(super) async fn follow<K>(
     let mut events = pin!(watcher(api, config));
     let mut backoff = Backoff::default();
     let mut trial: Option<Instant> = None;
+    // A list tells itself whether it works; only a quiet watch is taken at its silence.
+    let mut listing = false;
     loop {
         let event = tokio::select! {
             () = shutdown.cancelled() => return,
-            () = sleep_until(trial) => None,
+            () = sleep_until(trial), if !listing => None,
             event = events.next() => event,
         };
         match event {
+            // Said before the first request of a list is made, so no sign of life.
+            Some(Ok(Event::Init)) => {
+                listing = true;
+                sink(Seen::Restart);
+            }
             Some(Ok(event)) => {
+                listing &= !matches!(event, Event::InitDone);
                 backoff = Backoff::default();
                 if trial.take().is_some() {
                     recovered(resource, &mut sink);
@@ -87,16 +96,17 @@ pub(super) async fn follow<K>(
                 sink(event.into());
             }
             Some(Err(error)) => {
-                let wait = backoff.next(rand::random());
-                let first = trial.is_none();
-                sink(failure(&error, resource, first));
+                sink(failure(&error, resource, trial.is_none()));
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    () = tokio::time::sleep(wait) => {}
+                    () = tokio::time::sleep(backoff.next(rand::random())) => {}
                 }
                 trial = Some(Instant::now() + TRIAL);
             }
-            None if trial.take().is_some() => recovered(resource, &mut sink),
+            None if trial.take().is_some() => {
+                backoff = Backoff::default();
+                recovered(resource, &mut sink);
+            }
             None => return,
         }
     }
@@ -129,16 +139,26 @@ fn failure<K>(error: &watcher::Error, resource: &'static str, first: bool) -> Se
         watcher::Error::WatchError(status) => ("watch", status.is_forbidden()),
         watcher::Error::NoResourceVersion => ("list", false),
     };
+    let cause = root_cause(error);
     if first {
-        warn!(resource, verb, forbidden, %error, "watch failed");
+        warn!(resource, verb, forbidden, %error, %cause, "watch failed");
     } else {
-        debug!(resource, verb, forbidden, %error, "watch still fails");
+        debug!(resource, verb, forbidden, %error, %cause, "watch still fails");
     }
     if forbidden {
         Seen::Forbidden { verb }
     } else {
         Seen::Away
     }
+}
+
+/// Returns the innermost error, which says what really happened; the outer ones only where.
+fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {
@@ -178,25 +198,4 @@ impl Backoff {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_up_to_ten_seconds() {
-        let mut backoff = Backoff::default();
-        let waits: Vec<_> = (0..8).map(|_| backoff.next(255).as_millis()).collect();
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-    }
-
-    #[test]
-    fn jitter_takes_at_most_a_quarter() {
-        assert_eq!(Backoff::default().next(0), Duration::from_millis(150));
-        assert_eq!(Backoff::default().next(255), Duration::from_millis(200));
-    }
-
-    #[test]
-    fn a_right_granted_later_is_seen_within_thirty_seconds() {
-        assert!(LONGEST_WAIT + TRIAL < Duration::from_secs(30));
-        assert!(CONNECT_TIMEOUT < TRIAL);
-    }
-}
+mod tests;

@@ -19,8 +19,10 @@ use tokio::time::Instant;
 use self::table::Table;
 
 pub use self::table::{Changes, Head};
+pub use self::terms::{Changed, Found, Scope, Served, ServiceKey};
 
 mod table;
+mod terms;
 
 /// How long a deleted Service is known to be gone: longer than the 30 s `CoreDNS` may go on
 /// answering for it from its cache, so that we never ask an upstream that has not heard yet.
@@ -29,88 +31,6 @@ pub const GONE_FOR: Duration = Duration::from_secs(60);
 /// The most namespaces kept only because somebody asked for them while all are served. Twice what
 /// a large cluster has; beyond it the ones nobody follows are dropped.
 const MAX_IDLE_NAMESPACES: usize = 4096;
-
-/// Which namespaces are fed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Served {
-    /// None: there is no source of Services.
-    Nothing,
-    /// These.
-    Namespaces(BTreeSet<String>),
-    /// Whatever there is.
-    All,
-}
-
-impl Served {
-    /// Tells whether a namespace is fed.
-    #[must_use]
-    pub fn covers(&self, namespace: &str) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Namespaces(set) => set.contains(namespace),
-            Self::All => true,
-        }
-    }
-}
-
-/// What one feeder is responsible for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// One namespace.
-    Namespace(String),
-    /// Every namespace.
-    All,
-}
-
-/// Names a Service.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServiceKey {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl ServiceKey {
-    fn of(route: &ServiceRoute) -> Self {
-        Self {
-            namespace: route.namespace.clone(),
-            name: route.name.clone(),
-        }
-    }
-}
-
-/// A change of a Service: what answers may depend on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
-    /// The Service.
-    pub key: ServiceKey,
-    /// The addresses it had or has.
-    pub addresses: BTreeSet<IpAddr>,
-}
-
-impl Changed {
-    fn new(key: ServiceKey, before: Option<&ServiceRoute>, after: Option<&ServiceRoute>) -> Self {
-        let routes = before.into_iter().chain(after);
-        let addresses = routes
-            .flat_map(|route| route.cluster_ips.iter().copied())
-            .collect();
-        Self { key, addresses }
-    }
-}
-
-/// What is known about a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// There is such a Service.
-    Route(Arc<ServiceRoute>),
-    /// There was one until a moment ago.
-    Gone,
-    /// There is none, in a namespace that is completely known.
-    Unknown,
-    /// The namespace is not known, or not completely.
-    NotSynced,
-}
 
 /// The routes of every namespace.
 #[derive(Debug)]
