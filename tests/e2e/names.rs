@@ -320,6 +320,10 @@ fn nothing_leaked_in(lab: &Lab) -> Result<()> {
             .any(|name| name == "db.default.svc.cluster.local"),
         "CoreDNS's log does not even show the headless Service"
     );
+    ensure!(
+        beyond.iter().any(|name| name == DOCS_TARGET),
+        "the cluster's outside server does not even show the alias's target"
+    );
     // Exactly these: glibc itself tries a name that does not exist, or has no address of the one
     // family asked for, under the search list, as `nothere.shop.default.svc.cluster.local`.
     for (name, _) in OUTSIDE_NAMES {

@@ -62,8 +62,10 @@ rm -f resolv.conf
 ln -s ../run/systemd/resolve/stub-resolv.conf resolv.conf
 cd /
 mount --bind {folder}/etc /etc
-mkdir -p /run/systemd/resolve
-chown 995:995 /run/systemd/resolve
+# systemd-resolved makes netif for the first link it is told of and then keeps it.
+mkdir -p -m 755 /run/systemd/resolve
+mkdir -m 700 /run/systemd/resolve/netif
+chown -R 995:995 /run/systemd/resolve
 mkdir {folder}/state
 mount -t tmpfs -o mode=755 tmpfs {folder}/state
 mkdir {folder}/state/upper {folder}/state/work
