@@ -72,6 +72,9 @@ impl Relay {
 
 /// Copies both ways, in two threads that end with the connection.
 fn join(near: TcpStream, far: TcpStream, record: &Arc<Mutex<Vec<u8>>>) -> Result<()> {
+    // A small write waits for nothing, as in a port-forward.
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
     let (near_again, far_again) = (near.try_clone()?, far.try_clone()?);
     let record = Arc::clone(record);
     thread::spawn(move || copy(near, far, |bytes| record.lock().extend_from_slice(bytes)));
