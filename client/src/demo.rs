@@ -72,7 +72,9 @@ async fn check(world: &mut World, services: &Services, output: Output) -> Result
     let after = world.ask(&questions::after()).await;
     if output == Output::Text {
         let millis = took.as_millis();
-        print_line(&format!("\nauthors re-created with another ClusterIP, seen after {millis} ms:"));
+        print_line(&format!(
+            "\nauthors re-created with another ClusterIP, seen after {millis} ms:"
+        ));
         print(&questions::table(&after));
     }
     answers.extend(after);
@@ -105,7 +107,8 @@ impl World {
             .await
             .map_err(|error| Failure::new(Exit::Other, error).context("starting the manager"))?;
         let manager_dns = manager.dns.first().copied();
-        let manager_dns = manager_dns.ok_or_else(|| Failure::message(Exit::Other, "the manager serves no DNS"))?;
+        let manager_dns = manager_dns
+            .ok_or_else(|| Failure::message(Exit::Other, "the manager serves no DNS"))?;
         let (control, local) = session(manager.grpc).await?;
         Ok(Self {
             manager,
@@ -136,7 +139,10 @@ impl World {
         });
         match timeout(CHANGE_TIME, shown).await {
             Ok(_) => Ok(start.elapsed()),
-            Err(_) => Err(Failure::message(Exit::Other, "the changed service did not show")),
+            Err(_) => Err(Failure::message(
+                Exit::Other,
+                "the changed service did not show",
+            )),
         }
     }
 
@@ -174,7 +180,11 @@ fn manager_config(services: &Services) -> Result<Config, Failure> {
         let parsed = text.parse();
         parsed.map_err(|error| Failure::message(Exit::Other, format!("{text}: {error}")))
     };
-    let suffixes = [format!("default.svc.{DOMAIN}"), format!("svc.{DOMAIN}"), DOMAIN.to_owned()];
+    let suffixes = [
+        format!("default.svc.{DOMAIN}"),
+        format!("svc.{DOMAIN}"),
+        DOMAIN.to_owned(),
+    ];
     Ok(Config {
         dns_listen: vec![any],
         grpc_listen: any,
@@ -196,7 +206,8 @@ fn manager_config(services: &Services) -> Result<Config, Failure> {
 
 /// Opens a session as `connect` does, and makes its resolver.
 async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
-    let unreachable = |error: anyhow::Error| Failure::new(Exit::Unreachable, error).context("the demo's manager");
+    let unreachable =
+        |error: anyhow::Error| Failure::new(Exit::Unreachable, error).context("the demo's manager");
     let namespaces = NAMESPACES.map(str::to_owned).to_vec();
     let request = SessionRequest {
         client_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -217,7 +228,10 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
     let mut routes = control.routes();
     let settled = routes.wait_for(crate::routes::RouteTable::is_settled);
     if timeout(CHANGE_TIME, settled).await.is_err() {
-        return Err(Failure::message(Exit::Other, "the manager did not send its services"));
+        return Err(Failure::message(
+            Exit::Other,
+            "the manager did not send its services",
+        ));
     }
     // Read only: names outside resolve as the machine resolves them.
     let originals = match read_host_dns(&Sys::default()).await {

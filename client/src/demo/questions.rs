@@ -156,7 +156,11 @@ pub(super) fn json(answers: &[Answered]) -> String {
 
 /// Says what the user may try.
 pub(super) fn try_it(resolver: SocketAddr) -> String {
-    let dig = format!("dig +noall +answer @{} -p {}", resolver.ip(), resolver.port());
+    let dig = format!(
+        "dig +noall +answer @{} -p {}",
+        resolver.ip(),
+        resolver.port()
+    );
     format!(
         "\ntry, from another terminal:
   {dig} authors

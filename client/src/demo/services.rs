@@ -27,7 +27,9 @@ pub(super) struct Services {
 impl Services {
     /// Writes the Services of the start.
     pub(super) fn create() -> std::io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("kubebridge-demo-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("kubebridge-demo-")
+            .tempdir()?;
         let file = folder.path().join("services.yaml");
         let services = Self { folder, file };
         services.write(AUTHORS)?;
