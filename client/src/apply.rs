@@ -69,10 +69,11 @@ pub fn hosts_plan(table: &RouteTable, policy: &HostsPolicy, before: &Before) -> 
         if names.is_empty() {
             continue;
         }
-        plan.lines.extend(addresses.into_iter().map(|address| HostsLine {
-            address,
-            names: names.clone(),
-        }));
+        plan.lines
+            .extend(addresses.into_iter().map(|address| HostsLine {
+                address,
+                names: names.clone(),
+            }));
     }
     plan
 }
@@ -84,13 +85,20 @@ fn addresses(route: &ServiceRoute) -> Vec<IpAddr> {
             .cluster_ips
             .iter()
             .copied()
-            .filter(|address| !address.is_unspecified() && !address.is_loopback() && !address.is_multicast())
+            .filter(|address| {
+                !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+            })
             .collect(),
         ServiceKind::Headless | ServiceKind::ExternalName => Vec::new(),
     }
 }
 
-fn allowed_names(route: &ServiceRoute, policy: &HostsPolicy, before: &Before, plan: &mut HostsPlan) -> Vec<String> {
+fn allowed_names(
+    route: &ServiceRoute,
+    policy: &HostsPolicy,
+    before: &Before,
+    plan: &mut HostsPlan,
+) -> Vec<String> {
     let mut allowed = Vec::new();
     for name in candidate_names(&route.name, policy) {
         let reason = if NEVER.contains(&route.name.as_str()) {
@@ -125,7 +133,10 @@ fn candidate_names(service: &str, policy: &HostsPolicy) -> Vec<String> {
         names.push(format!("{service}.{}", policy.namespace));
     }
     if policy.form >= HostsForm::Fqdn {
-        names.push(format!("{service}.{}.svc.{}", policy.namespace, policy.cluster_domain));
+        names.push(format!(
+            "{service}.{}.svc.{}",
+            policy.namespace, policy.cluster_domain
+        ));
     }
     names
 }
@@ -145,7 +156,12 @@ pub struct DnsPlan {
 
 /// Computes the DNS settings of a session.
 #[must_use]
-pub fn dns_plan(session: &SessionInfo, namespaces: &[String], domains: &[String], resolver: IpAddr) -> DnsPlan {
+pub fn dns_plan(
+    session: &SessionInfo,
+    namespaces: &[String],
+    domains: &[String],
+    resolver: IpAddr,
+) -> DnsPlan {
     let domain = &session.cluster_domain;
     let reverse = reverse_zones(&networks(session));
     // Only the namespace's own: a C library behind resolved's stub tries every search domain for

@@ -30,7 +30,11 @@ pub struct Lookback {
 impl Lookback {
     /// Starts asking.
     #[must_use]
-    pub fn start(originals: Arc<Originals>, policy: HostsPolicy, routes: watch::Receiver<RouteTable>) -> Self {
+    pub fn start(
+        originals: Arc<Originals>,
+        policy: HostsPolicy,
+        routes: watch::Receiver<RouteTable>,
+    ) -> Self {
         let (sender, known) = watch::channel(Arc::new(Before::new()));
         let asking = look_back(originals, policy, routes, sender);
         Self {

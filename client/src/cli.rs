@@ -20,7 +20,12 @@ pub use values::{DnsChoice, HostsForm, Namespace, Output, Progress};
 
 /// Connects a laptop to a Kubernetes cluster.
 #[derive(Clone, Debug, Parser, PartialEq)]
-#[command(name = "kubebridge", version, arg_required_else_help = false, subcommand_required = true)]
+#[command(
+    name = "kubebridge",
+    version,
+    arg_required_else_help = false,
+    subcommand_required = true
+)]
 pub struct Cli {
     /// Options every command has.
     #[command(flatten)]
@@ -44,10 +49,23 @@ pub struct Global {
     )]
     pub namespaces: Vec<Namespace>,
     /// Form of what is written to stdout
-    #[arg(short, long, value_enum, default_value_t, env = "KUBEBRIDGE_OUTPUT", global = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        env = "KUBEBRIDGE_OUTPUT",
+        global = true
+    )]
     pub output: Output,
     /// Form of the progress written to stderr
-    #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_PROGRESS", global = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "KUBEBRIDGE_PROGRESS",
+        global = true
+    )]
     pub progress: Progress,
     /// Log more (repeatable)
     #[arg(short, long, action = ArgAction::Count, env = "KUBEBRIDGE_VERBOSE", global = true)]
@@ -93,7 +111,12 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "NAME", env = "KUBEBRIDGE_PROBE")]
     pub probe: Option<kubebridge_dns::name::Name>,
     /// Suffix outside the cluster domain that is resolved in the cluster (repeatable)
-    #[arg(long = "domain", value_name = "SUFFIX", env = "KUBEBRIDGE_DOMAIN", value_delimiter = ',')]
+    #[arg(
+        long = "domain",
+        value_name = "SUFFIX",
+        env = "KUBEBRIDGE_DOMAIN",
+        value_delimiter = ','
+    )]
     pub domains: Vec<String>,
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
@@ -104,7 +127,12 @@ pub struct ConnectArgs {
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct DemoArgs {
     /// Where the session's resolver listens
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1053", env = "KUBEBRIDGE_DNS_LISTEN")]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:1053",
+        env = "KUBEBRIDGE_DNS_LISTEN"
+    )]
     pub dns_listen: SocketAddr,
     /// Exit after the checks: 0 when all answers were right, else 1
     #[arg(long, env = "KUBEBRIDGE_ONCE")]
@@ -144,11 +172,15 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Failure> {
             Cli::command()
                 .try_get_matches_from(completed)
                 .map_err(|error| {
-                    Failure::message(Exit::File, format!("{}: {}", path.display(), explain::one_line(&error)))
+                    Failure::message(
+                        Exit::File,
+                        format!("{}: {}", path.display(), explain::one_line(&error)),
+                    )
                 })?
         }
     };
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(explain::one_line(&error)))?;
+    let cli = Cli::from_arg_matches(&matches)
+        .map_err(|error| Failure::usage(explain::one_line(&error)))?;
     Ok(Parsed::Run(Box::new(cli)))
 }
 

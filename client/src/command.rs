@@ -12,6 +12,7 @@ use crate::output::{print, print_line};
 use crate::progress::Reporter;
 use crate::session::os::{Os, ThisMachine, runtime};
 use crate::status::client::sessions;
+use crate::status::server;
 use crate::status::{RoutesReport, SCHEMA, StatusReport, routes_text, status_text};
 
 /// Runs a command to its end.
@@ -26,7 +27,10 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,
-        Command::Version => version(&cli.global),
+        Command::Version => {
+            version(&cli.global);
+            Ok(())
+        }
     }
 }
 
@@ -62,6 +66,7 @@ async fn disconnect(global: &Global) -> Result<(), Failure> {
 async fn repair(reporter: &Reporter) -> Result<(), Failure> {
     let machine = ThisMachine::default();
     if rustix::process::geteuid().is_root() {
+        server::remove_dead(&runtime());
         for repaired in machine.recover().await? {
             reporter.say(&format!("repaired: {repaired}"));
         }
@@ -69,7 +74,10 @@ async fn repair(reporter: &Reporter) -> Result<(), Failure> {
     }
     let left = machine.leftovers().await.unwrap_or_default();
     if !left.is_empty() {
-        reporter.warn(&format!("a dead session left {}; sudo kubebridge disconnect repairs it", left.join(", ")));
+        reporter.warn(&format!(
+            "a dead session left {}; sudo kubebridge disconnect repairs it",
+            left.join(", ")
+        ));
     }
     Ok(())
 }
@@ -89,7 +97,9 @@ async fn status(global: &Global) -> Result<(), Failure> {
                 print_line("no session");
             }
             for left in &leftovers {
-                print_line(&format!("a dead session left {left}; sudo kubebridge disconnect repairs it"));
+                print_line(&format!(
+                    "a dead session left {left}; sudo kubebridge disconnect repairs it"
+                ));
             }
             Ok(())
         }
@@ -120,16 +130,18 @@ fn print_json<T: Serialize>(sessions: &[T], leftovers: Option<&[String]>) -> Res
         sessions,
         leftovers,
     };
-    let json = serde_json::to_string(&document).map_err(|error| Failure::new(Exit::Other, error))?;
+    let json =
+        serde_json::to_string(&document).map_err(|error| Failure::new(Exit::Other, error))?;
     print_line(&json);
     Ok(())
 }
 
-fn version(global: &Global) -> Result<(), Failure> {
+fn version(global: &Global) {
     let version = env!("CARGO_PKG_VERSION");
     match global.output {
         Output::Text => print_line(&format!("kubebridge {version}")),
-        Output::Json => print_line(&serde_json::json!({ "schema": SCHEMA, "version": version }).to_string()),
+        Output::Json => {
+            print_line(&serde_json::json!({ "schema": SCHEMA, "version": version }).to_string());
+        }
     }
-    Ok(())
 }

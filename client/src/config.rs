@@ -20,9 +20,16 @@ use crate::failure::{Exit, Failure};
 ///
 /// A file that cannot be read, is no YAML mapping, or has an unknown key or a value that is
 /// neither a scalar nor a list of scalars; exit code 78 for all of them.
-pub fn arguments(path: &Path, program: &Command, given: &ArgMatches) -> Result<Vec<OsString>, Failure> {
+pub fn arguments(
+    path: &Path,
+    program: &Command,
+    given: &ArgMatches,
+) -> Result<Vec<OsString>, Failure> {
     let wrong = |error: anyhow::Error| {
-        Failure::new(Exit::File, error.context(format!("configuration file {}", path.display())))
+        Failure::new(
+            Exit::File,
+            error.context(format!("configuration file {}", path.display())),
+        )
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.into()))?;
     let entries = parse(&text).map_err(wrong)?;
@@ -68,7 +75,11 @@ fn keys(program: &Command) -> BTreeSet<&str> {
         .collect()
 }
 
-fn added(entries: &BTreeMap<String, Value>, program: &Command, given: &ArgMatches) -> anyhow::Result<Vec<OsString>> {
+fn added(
+    entries: &BTreeMap<String, Value>,
+    program: &Command,
+    given: &ArgMatches,
+) -> anyhow::Result<Vec<OsString>> {
     let (chosen, of_command) = match given.subcommand() {
         Some((name, of_command)) => (program.find_subcommand(name), of_command),
         None => (None, given),
@@ -78,10 +89,17 @@ fn added(entries: &BTreeMap<String, Value>, program: &Command, given: &ArgMatche
         .chain(chosen.into_iter().flat_map(Command::get_arguments));
     let mut arguments = Vec::new();
     for flag in flags {
-        let Some(long) = flag.get_long() else { continue };
-        let Some(value) = entries.get(long) else { continue };
+        let Some(long) = flag.get_long() else {
+            continue;
+        };
+        let Some(value) = entries.get(long) else {
+            continue;
+        };
         let source = of_command.value_source(flag.get_id().as_str());
-        if matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable)) {
+        if matches!(
+            source,
+            Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+        ) {
             continue;
         }
         let forms = match flag.get_action() {

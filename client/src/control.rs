@@ -87,7 +87,10 @@ pub async fn dial(manager: SocketAddr) -> anyhow::Result<Channel> {
 /// # Errors
 ///
 /// What the manager answered, or a timeout as [`Code::DeadlineExceeded`].
-pub async fn open_session(channel: Channel, request: &SessionRequest) -> Result<SessionInfo, Status> {
+pub async fn open_session(
+    channel: Channel,
+    request: &SessionRequest,
+) -> Result<SessionInfo, Status> {
     let mut client = TrafficManagerClient::new(channel);
     match open_once(&mut client, request.clone()).await {
         Err(status) if status.code() == Code::FailedPrecondition && request.id.is_some() => {
@@ -135,7 +138,12 @@ pub struct Control {
 impl Control {
     /// Takes over a channel with an open session.
     #[must_use]
-    pub fn start(manager: SocketAddr, channel: Channel, request: SessionRequest, session: SessionInfo) -> Self {
+    pub fn start(
+        manager: SocketAddr,
+        channel: Channel,
+        request: SessionRequest,
+        session: SessionInfo,
+    ) -> Self {
         let now = Instant::now();
         let up = Tunnel::Up {
             seen: now,

@@ -46,7 +46,10 @@ impl Failure {
 
     /// Makes a failure from a message alone.
     #[must_use]
-    pub fn message(exit: Exit, message: impl fmt::Display + fmt::Debug + Send + Sync + 'static) -> Self {
+    pub fn message(
+        exit: Exit,
+        message: impl fmt::Display + fmt::Debug + Send + Sync + 'static,
+    ) -> Self {
         Self {
             exit,
             error: anyhow::Error::msg(message),
@@ -110,6 +113,9 @@ mod tests {
             .context("link")
             .with_hint("sudo kubebridge connect");
 
-        assert_eq!(failure.to_string(), "link: access denied\nhint: sudo kubebridge connect");
+        assert_eq!(
+            failure.to_string(),
+            "link: access denied\nhint: sudo kubebridge connect"
+        );
     }
 }

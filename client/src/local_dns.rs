@@ -56,16 +56,21 @@ impl LocalDns {
         }
     }
 
-    /// Nothing outside our reach may keep an answer of the cluster: its TTLs become 0.
+    /// Nothing outside our reach may keep an answer of the cluster, so its TTLs become 0, or follow
+    /// an alias by itself, so that only the addresses at its end are given.
     async fn ask_cluster(&self, packet: Vec<u8>, query: &Query) -> Option<Vec<u8>> {
         match self.exchange.ask(packet).await {
-            Ok(mut reply) => {
+            Ok(reply) => {
+                let mut reply = message::flatten_addresses(reply, query);
                 message::zero_ttls(&mut reply);
                 Some(reply)
             }
             Err(AskError::NotAQuery) => None,
             Err(
-                error @ (AskError::TunnelDown | AskError::Timeout | AskError::Overloaded | AskError::Unavailable(_)),
+                error @ (AskError::TunnelDown
+                | AskError::Timeout
+                | AskError::Overloaded
+                | AskError::Unavailable(_)),
             ) => {
                 tracing::debug!(name = %query.name, %error, "cluster name not resolved");
                 Some(message::error_reply(query, ResponseCode::SERVFAIL))
@@ -75,7 +80,12 @@ impl LocalDns {
 }
 
 impl Handler for LocalDns {
-    async fn handle(&self, packet: Vec<u8>, _peer: SocketAddr, _transport: Transport) -> Option<Vec<u8>> {
+    async fn handle(
+        &self,
+        packet: Vec<u8>,
+        _peer: SocketAddr,
+        _transport: Transport,
+    ) -> Option<Vec<u8>> {
         self.answer(packet).await
     }
 }

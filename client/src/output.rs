@@ -20,10 +20,15 @@ pub fn print_line(text: &str) {
 /// Starts the log on stderr: warnings, and more with each `-v`; `RUST_LOG` overrides.
 pub fn start_log(verbose: u8) {
     let level = match verbose {
-        0 => "warn",
+        // The demo's manager warns of what a demo is.
+        0 => "warn,traffic_manager=error",
         1 => "info",
-        2 => "info,kubebridge=debug,kubebridge_client=debug,kubebridge_dns=debug,kubebridge_platform=debug",
-        _ => "debug,kubebridge=trace,kubebridge_client=trace,kubebridge_dns=trace,kubebridge_platform=trace",
+        2 => {
+            "info,kubebridge=debug,kubebridge_client=debug,kubebridge_dns=debug,kubebridge_platform=debug"
+        }
+        _ => {
+            "debug,kubebridge=trace,kubebridge_client=trace,kubebridge_dns=trace,kubebridge_platform=trace"
+        }
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // A second start, in tests, keeps the first.

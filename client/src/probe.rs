@@ -77,7 +77,12 @@ pub fn query(name: &Name, rtype: RecordType) -> Vec<u8> {
 /// # Errors
 ///
 /// There was no reply, or none that can be read.
-pub async fn ask(resolver: SocketAddr, name: &Name, rtype: RecordType, patience: Duration) -> anyhow::Result<Finding> {
+pub async fn ask(
+    resolver: SocketAddr,
+    name: &Name,
+    rtype: RecordType,
+    patience: Duration,
+) -> anyhow::Result<Finding> {
     let upstream = Do53::new(resolver, PortPolicy::FreshPort);
     let question = OutgoingQuery {
         name: name.clone(),
@@ -86,6 +91,8 @@ pub async fn ask(resolver: SocketAddr, name: &Name, rtype: RecordType, patience:
         dnssec_ok: false,
         checking_disabled: false,
     };
-    let reply = upstream.exchange(&question, Instant::now() + patience).await?;
+    let reply = upstream
+        .exchange(&question, Instant::now() + patience)
+        .await?;
     Finding::read(&reply)
 }

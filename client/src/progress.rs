@@ -166,7 +166,10 @@ mod tests {
 
     #[test]
     fn lines_name_step_and_finding_and_end_with_connected() {
-        assert_eq!(written(Progress::Auto), "link: kb0\nwarning: no split DNS\nconnected\n");
+        assert_eq!(
+            written(Progress::Auto),
+            "link: kb0\nwarning: no split DNS\nconnected\n"
+        );
     }
 
     #[test]
@@ -174,8 +177,14 @@ mod tests {
         let text = written(Progress::Json);
         let first = text.lines().next().unwrap();
 
-        assert_eq!(first, r#"{"event":"step","step":"link","detail":"kb0","millis":12}"#);
-        assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+        assert_eq!(
+            first,
+            r#"{"event":"step","step":"link","detail":"kb0","millis":12}"#
+        );
+        assert!(
+            text.lines()
+                .all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok())
+        );
     }
 
     #[test]

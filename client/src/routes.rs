@@ -154,7 +154,11 @@ impl NamespaceRoutes {
         match self.state {
             None => false,
             Some(NamespaceState::Synced) => self.revision != 0,
-            Some(NamespaceState::Waiting | NamespaceState::Forbidden { .. } | NamespaceState::NoSource) => true,
+            Some(
+                NamespaceState::Waiting
+                | NamespaceState::Forbidden { .. }
+                | NamespaceState::NoSource,
+            ) => true,
         }
     }
 

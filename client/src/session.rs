@@ -71,7 +71,12 @@ impl Step {
     pub fn is_interruptible(self) -> bool {
         match self {
             Self::Dial | Self::OpenSession | Self::Probe | Self::Verify => true,
-            Self::Recover | Self::ReadDns | Self::Link | Self::Resolver | Self::PointOs | Self::Hosts => false,
+            Self::Recover
+            | Self::ReadDns
+            | Self::Link
+            | Self::Resolver
+            | Self::PointOs
+            | Self::Hosts => false,
         }
     }
 
@@ -205,22 +210,31 @@ pub fn handle(state: State, event: Event) -> (State, Option<Effect>) {
         (State::Connecting(step, None), Event::Stop(stop)) if step.is_interruptible() => {
             (State::Connecting(step, Some(stop)), Some(Effect::Interrupt))
         }
-        (State::Connecting(step, None), Event::Stop(stop)) => (State::Connecting(step, Some(stop)), None),
+        (State::Connecting(step, None), Event::Stop(stop)) => {
+            (State::Connecting(step, Some(stop)), None)
+        }
         (State::Connecting(step, Some(stop)), Event::Done | Event::Failed) => {
             undo_from(step, Ending::Interrupted(stop))
         }
         (State::Connected(_), Event::Stop(stop)) => undo(Undo::RestoreHost, Ending::Closed(stop)),
         (State::Connected(_), Event::Tunnel(health)) => (State::Connected(health), None),
         (State::Connected(_), Event::RoutesChanged) => (state, Some(Effect::RefreshHosts)),
-        (State::Undoing(Undo::Linger, _), Event::Stop(Stop::Signal)) => (state, Some(Effect::CutLinger)),
+        (State::Undoing(Undo::Linger, _), Event::Stop(Stop::Signal)) => {
+            (state, Some(Effect::CutLinger))
+        }
         (State::Undoing(current, ending), Event::Undone) => match after(current, ending) {
             Some(next) => undo(next, ending),
             None => end(ending),
         },
         // Late or repeated news changes nothing.
-        (State::Ready | State::Connecting(..) | State::Connected(_) | State::Undoing(..) | State::Ended(_), _) => {
-            (state, None)
-        }
+        (
+            State::Ready
+            | State::Connecting(..)
+            | State::Connected(_)
+            | State::Undoing(..)
+            | State::Ended(_),
+            _,
+        ) => (state, None),
     }
 }
 

@@ -24,7 +24,10 @@ pub(crate) fn cluster_ip(namespace: &str, name: &str, address: &str) -> ServiceR
 
 /// Makes a table with complete namespaces.
 pub(crate) fn table_with(namespaces: Vec<(&str, Vec<ServiceRoute>)>) -> RouteTable {
-    let names: Vec<_> = namespaces.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let names: Vec<_> = namespaces
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
     let mut table = RouteTable::new(&names);
     for (namespace, routes) in namespaces {
         table.merge(RouteUpdate::State {
@@ -44,7 +47,10 @@ pub(crate) fn table_with(namespaces: Vec<(&str, Vec<ServiceRoute>)>) -> RouteTab
 /// Makes a table with complete namespaces of ClusterIP Services.
 pub(crate) fn table_of(namespaces: &[(&str, &[&str])]) -> RouteTable {
     let services = |namespace: &str, names: &[&str]| {
-        names.iter().map(|name| cluster_ip(namespace, name, "10.96.0.7")).collect()
+        names
+            .iter()
+            .map(|name| cluster_ip(namespace, name, "10.96.0.7"))
+            .collect()
     };
     table_with(
         namespaces
@@ -62,7 +68,10 @@ pub(crate) fn session_info(service_cidrs: &[&str]) -> SessionInfo {
         cluster_domain: "cluster.local".to_owned(),
         search: vec!["default.svc.cluster.local".to_owned()],
         ndots: 5,
-        service_cidrs: service_cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
+        service_cidrs: service_cidrs
+            .iter()
+            .map(|cidr| cidr.parse().unwrap())
+            .collect(),
         pod_cidrs: Vec::new(),
         limits: Limits::default(),
         fleet_defaults: BTreeMap::new(),

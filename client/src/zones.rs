@@ -91,7 +91,11 @@ impl Zones {
             split,
             namespace: names.namespaces.first().cloned().unwrap_or_default(),
             apexes,
-            services: names.namespaces.iter().map(apex).collect::<anyhow::Result<_>>()?,
+            services: names
+                .namespaces
+                .iter()
+                .map(apex)
+                .collect::<anyhow::Result<_>>()?,
         })
     }
 
@@ -105,7 +109,9 @@ impl Zones {
                 Zone::Outside => Destination::Originals,
                 Zone::Cluster if self.is_search_noise(name, table) => Destination::NoSuchName,
                 Zone::Cluster => Destination::Cluster,
-                Zone::Shared(namespace) if is_service(name, namespace.as_str(), table) => Destination::Cluster,
+                Zone::Shared(namespace) if is_service(name, namespace.as_str(), table) => {
+                    Destination::Cluster
+                }
                 Zone::Shared(_) => Destination::Originals,
             },
         }
@@ -123,7 +129,9 @@ impl Zones {
             return false;
         };
         match text_labels(&below).as_slice() {
-            [_, .., service] => table.is_synced(namespace) && table.service(namespace, service).is_none(),
+            [_, .., service] => {
+                table.is_synced(namespace) && table.service(namespace, service).is_none()
+            }
             [] | [_] => false,
         }
     }

@@ -27,18 +27,27 @@ fn lines(plan: &HostsPlan) -> Vec<String> {
 fn service(name: &str, kind: ServiceKind, addresses: &[&str]) -> ServiceRoute {
     ServiceRoute {
         kind,
-        cluster_ips: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        cluster_ips: addresses
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect(),
         ..cluster_ip("default", name, "10.96.0.1")
     }
 }
 
 #[test]
 fn each_form_adds_to_the_one_before() {
-    let table = table_with(vec![("default", vec![cluster_ip("default", "authors", "10.96.0.7")])]);
+    let table = table_with(vec![(
+        "default",
+        vec![cluster_ip("default", "authors", "10.96.0.7")],
+    )]);
     let expected = [
         (HostsForm::Off, vec![]),
         (HostsForm::Short, vec!["10.96.0.7 authors"]),
-        (HostsForm::Namespaced, vec!["10.96.0.7 authors authors.default"]),
+        (
+            HostsForm::Namespaced,
+            vec!["10.96.0.7 authors authors.default"],
+        ),
         (
             HostsForm::Fqdn,
             vec!["10.96.0.7 authors authors.default authors.default.svc.cluster.local"],
@@ -73,7 +82,10 @@ fn only_services_with_an_address_have_lines() {
 #[test]
 fn only_the_session_s_own_namespace_has_lines() {
     let table = table_with(vec![
-        ("default", vec![cluster_ip("default", "authors", "10.96.0.7")]),
+        (
+            "default",
+            vec![cluster_ip("default", "authors", "10.96.0.7")],
+        ),
         ("prod", vec![cluster_ip("prod", "db", "10.96.0.8")]),
     ]);
     let policy = policy(HostsForm::Namespaced, "default");
@@ -85,7 +97,10 @@ fn only_the_session_s_own_namespace_has_lines() {
 
 #[test]
 fn a_name_of_the_public_internet_gets_no_line_and_is_listed() {
-    let table = table_with(vec![("shop", vec![cluster_ip("shop", "authors", "10.96.0.7")])]);
+    let table = table_with(vec![(
+        "shop",
+        vec![cluster_ip("shop", "authors", "10.96.0.7")],
+    )]);
     let policy = policy(HostsForm::Namespaced, "shop");
 
     let plan = hosts_plan(&table, &policy, &all_free(&table, &policy));
@@ -97,7 +112,10 @@ fn a_name_of_the_public_internet_gets_no_line_and_is_listed() {
 
 #[test]
 fn a_name_that_resolved_before_gets_no_line_and_is_listed() {
-    let table = table_with(vec![("default", vec![cluster_ip("default", "nas", "10.96.0.7")])]);
+    let table = table_with(vec![(
+        "default",
+        vec![cluster_ip("default", "nas", "10.96.0.7")],
+    )]);
     let policy = policy(HostsForm::Namespaced, "default");
     let before = Before::from([("nas".to_owned(), true), ("nas.default".to_owned(), false)]);
 
@@ -109,7 +127,10 @@ fn a_name_that_resolved_before_gets_no_line_and_is_listed() {
 
 #[test]
 fn a_name_waits_until_its_past_is_known() {
-    let table = table_with(vec![("default", vec![cluster_ip("default", "nas", "10.96.0.7")])]);
+    let table = table_with(vec![(
+        "default",
+        vec![cluster_ip("default", "nas", "10.96.0.7")],
+    )]);
 
     let plan = hosts_plan(&table, &policy(HostsForm::Short, "default"), &Before::new());
 
@@ -122,12 +143,23 @@ fn the_dns_settings_route_the_cluster_and_search_one_namespace() {
     let session = crate::test_util::session_info(&["10.96.0.0/15", "10.0.0.0/9"]);
     let namespaces = ["default", "shop"].map(str::to_owned);
 
-    let plan = dns_plan(&session, &namespaces, &["corp.example.com".to_owned()], "198.19.248.2".parse().unwrap());
+    let plan = dns_plan(
+        &session,
+        &namespaces,
+        &["corp.example.com".to_owned()],
+        "198.19.248.2".parse().unwrap(),
+    );
 
-    assert_eq!(plan.intent.routes, ["cluster.local", "svc", "corp.example.com"]);
+    assert_eq!(
+        plan.intent.routes,
+        ["cluster.local", "svc", "corp.example.com"]
+    );
     assert_eq!(plan.intent.namespaces, ["default", "shop"]);
     assert_eq!(plan.intent.search, ["default.svc.cluster.local"]);
-    assert_eq!(plan.intent.reverse, ["96.10.in-addr.arpa", "97.10.in-addr.arpa"]);
+    assert_eq!(
+        plan.intent.reverse,
+        ["96.10.in-addr.arpa", "97.10.in-addr.arpa"]
+    );
     assert_eq!(plan.without_reverse, ["10.0.0.0/9".parse().unwrap()]);
 }
 
@@ -162,7 +194,7 @@ proptest! {
             Just(HostsForm::Off), Just(HostsForm::Short), Just(HostsForm::Namespaced), Just(HostsForm::Fqdn)
         ],
     ) {
-        let table = table_with(vec![(namespace, services.clone())]);
+        let table = table_with(vec![(namespace, services)]);
         let policy = policy(form, namespace);
         let mut before = all_free(&table, &policy);
         before.extend(taken.iter().map(|name| (name.clone(), true)));

@@ -53,7 +53,9 @@ const LATER_COMMANDS: [&str; 17] = [
 pub(super) fn outcome(error: &clap::Error) -> Result<Parsed, Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Print(error.to_string())),
-        _ => Err(Failure::usage(not_built_yet(error).unwrap_or_else(|| one_line(error)))),
+        _ => Err(Failure::usage(
+            not_built_yet(error).unwrap_or_else(|| one_line(error)),
+        )),
     }
 }
 

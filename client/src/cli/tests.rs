@@ -63,11 +63,20 @@ fn wrong_arguments_exit_64_and_name_what_is_wrong() {
         (&["connect", "-n", "Shop"], "namespace"),
         (&["conect"], "conect"),
         (&[], "subcommand"),
-        (&["connect", "--tls-cert", "x"], "--tls-cert is not built yet"),
+        (
+            &["connect", "--tls-cert", "x"],
+            "--tls-cert is not built yet",
+        ),
         (&["connect", "--mode=proxy"], "--mode is not built yet"),
-        (&["connect", "--dns", "takeover"], "--dns takeover is not built yet"),
+        (
+            &["connect", "--dns", "takeover"],
+            "--dns takeover is not built yet",
+        ),
         (&["doctor"], "the command doctor is not built yet"),
-        (&["connect", "--kubeconfig", "x"], "--kubeconfig is not built yet"),
+        (
+            &["connect", "--kubeconfig", "x"],
+            "--kubeconfig is not built yet",
+        ),
         (&["status", "--once"], "--once"),
     ];
     for (arguments, wanted) in table {
@@ -93,7 +102,9 @@ fn commands_that_are_not_there_yet_are_not_listed() {
 
 #[test]
 fn a_flag_beats_the_file_and_the_file_beats_the_default() {
-    let file = config("hosts: off\ndns: hosts-only\nmanager: 127.0.0.1:7080\nnamespace: [shop, default]\nforeground: true\n");
+    let file = config(
+        "hosts: off\ndns: hosts-only\nmanager: 127.0.0.1:7080\nnamespace: [shop, default]\nforeground: true\n",
+    );
     let path = file.path().to_str().unwrap();
 
     let (global, connect) = connect(&["connect", "--config", path, "--dns", "off"]);

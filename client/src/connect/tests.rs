@@ -23,7 +23,8 @@ fn resolve(arguments: &[&str]) -> Result<Config, Failure> {
 fn each_namespace_counts_once_and_default_is_the_default() {
     let base = ["--manager", "127.0.0.1:7080", "--foreground"];
 
-    let config = resolve(&[&base[..], &["-n", "shop", "-n", "default", "-n", "shop"]].concat()).unwrap();
+    let config =
+        resolve(&[&base[..], &["-n", "shop", "-n", "default", "-n", "shop"]].concat()).unwrap();
 
     assert_eq!(config.namespaces, ["shop", "default"]);
     assert_eq!(resolve(&base).unwrap().namespaces, ["default"]);
@@ -33,7 +34,10 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
     let table: [(&[&str], &str); 3] = [
         (&["--foreground"], "--manager"),
-        (&["--manager", "10.0.0.7:7080", "--foreground"], "not a loopback address"),
+        (
+            &["--manager", "10.0.0.7:7080", "--foreground"],
+            "not a loopback address",
+        ),
         (&["--manager", "[::1]:7080"], "--foreground"),
     ];
     for (arguments, wanted) in table {

@@ -28,7 +28,9 @@ pub(super) async fn watch_echo(
     let mut patience = PATIENCE;
     loop {
         let sent = Instant::now();
-        let echo = client.echo(EchoRequest { payload: Vec::new() });
+        let echo = client.echo(EchoRequest {
+            payload: Vec::new(),
+        });
         match timeout(patience, echo).await {
             Ok(Ok(_)) => {
                 misses = 0;

@@ -65,7 +65,10 @@ pub struct Exchange {
 }
 
 /// Makes the two ends of the queue.
-pub(super) fn channel(tunnel: watch::Receiver<Tunnel>, suspicion: Arc<Notify>) -> (Exchange, mpsc::Receiver<Ask>) {
+pub(super) fn channel(
+    tunnel: watch::Receiver<Tunnel>,
+    suspicion: Arc<Notify>,
+) -> (Exchange, mpsc::Receiver<Ask>) {
     let (asks, queue) = mpsc::channel(QUEUE);
     let exchange = Exchange {
         asks,
@@ -106,7 +109,11 @@ impl Exchange {
 /// Carries queries over one stream until it breaks, and returns why it did.
 ///
 /// Queries in flight then fail at once: their senders are dropped with the map.
-pub(super) async fn carry(mut client: Client, session: String, asks: &mut mpsc::Receiver<Ask>) -> anyhow::Error {
+pub(super) async fn carry(
+    mut client: Client,
+    session: String,
+    asks: &mut mpsc::Receiver<Ask>,
+) -> anyhow::Error {
     let (requests, outgoing) = mpsc::channel(AHEAD);
     let greeting = ExchangeDnsRequest {
         session_id: session,
@@ -189,7 +196,9 @@ impl Flights {
                 Reason::NotAQuery => AskError::NotAQuery,
                 Reason::Unavailable | Reason::Unspecified => AskError::Unavailable(failure.detail),
             }),
-            None => Err(AskError::Unavailable("an outcome this version does not know".to_owned())),
+            None => Err(AskError::Unavailable(
+                "an outcome this version does not know".to_owned(),
+            )),
         };
         // The asker may have given up.
         let _ = reply.send(outcome);

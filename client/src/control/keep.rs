@@ -16,7 +16,12 @@ use super::{Shared, Tunnel, dial, echo, open_session, watch_routes};
 const STEADY: Duration = Duration::from_secs(5);
 
 /// Runs for ever: uses the channel until it breaks, then gets another one.
-pub(super) async fn keep(shared: Shared, mut channel: Channel, mut session: String, mut asks: mpsc::Receiver<Ask>) {
+pub(super) async fn keep(
+    shared: Shared,
+    mut channel: Channel,
+    mut session: String,
+    mut asks: mpsc::Receiver<Ask>,
+) {
     let mut backoff = Backoff::default();
     loop {
         let start = Instant::now();
@@ -66,7 +71,10 @@ async fn reopen(shared: &Shared, session: String, backoff: &mut Backoff) -> (Cha
     }
 }
 
-async fn try_reopen(shared: &Shared, request: &SessionRequest) -> anyhow::Result<(Channel, String)> {
+async fn try_reopen(
+    shared: &Shared,
+    request: &SessionRequest,
+) -> anyhow::Result<(Channel, String)> {
     let channel = dial(shared.manager).await?;
     let session = open_session(channel.clone(), request).await?;
     // The settings made on the machine are those of one cluster.

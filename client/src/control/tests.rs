@@ -29,14 +29,20 @@ fn page(revision: u64, names: &[&str]) -> RouteUpdate {
     RouteUpdate::Page {
         namespace: "default".to_owned(),
         revision,
-        routes: names.iter().map(|name| cluster_ip("default", name, "10.96.0.7")).collect(),
+        routes: names
+            .iter()
+            .map(|name| cluster_ip("default", name, "10.96.0.7"))
+            .collect(),
         last: true,
     }
 }
 
 fn names(routes: &watch::Receiver<RouteTable>) -> Vec<String> {
     let table = routes.borrow();
-    table.services("default").map(|route| route.name.clone()).collect()
+    table
+        .services("default")
+        .map(|route| route.name.clone())
+        .collect()
 }
 
 #[tokio::test]
@@ -73,16 +79,36 @@ async fn a_manager_that_falls_silent_fails_queries_fast_and_is_noticed_in_three_
 
     script.mood.send_replace(Mood::Silent);
     let start = Instant::now();
-    assert_eq!(control.exchange().ask(vec![1, 2]).await, Err(AskError::Timeout));
-    tunnel.wait_for(|tunnel| tunnel.health() == Health::Degraded).await.unwrap();
+    assert_eq!(
+        control.exchange().ask(vec![1, 2]).await,
+        Err(AskError::Timeout)
+    );
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
 
-    assert!(start.elapsed() < Duration::from_millis(3500), "{:?}", start.elapsed());
-    assert_eq!(control.exchange().ask(vec![1, 2]).await, Err(AskError::TunnelDown));
+    assert!(
+        start.elapsed() < Duration::from_millis(3500),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        control.exchange().ask(vec![1, 2]).await,
+        Err(AskError::TunnelDown)
+    );
 
     script.mood.send_replace(Mood::Willing);
     let back = Instant::now();
-    tunnel.wait_for(|tunnel| tunnel.health() == Health::Good).await.unwrap();
-    assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Good)
+        .await
+        .unwrap();
+    assert!(
+        back.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        back.elapsed()
+    );
     assert!(control.exchange().ask(vec![1, 2]).await.is_ok());
     control.stop().await;
 }
@@ -96,16 +122,25 @@ async fn after_a_replaced_manager_the_session_is_reopened_and_what_is_gone_is_wi
     let mut routes = control.routes();
     script.subscribed(1).await;
     script.send(page(5, &["authors", "stale"])).await;
-    routes.wait_for(|table| table.is_known("default")).await.unwrap();
+    routes
+        .wait_for(|table| table.is_known("default"))
+        .await
+        .unwrap();
 
     drop(manager);
     let mut tunnel = control.tunnel();
-    tunnel.wait_for(|tunnel| tunnel.health() == Health::Degraded).await.unwrap();
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
     assert_eq!(names(&routes), ["authors", "stale"]);
     let _manager = FakeManager::start_at(&script, address).await;
     let again = script.subscribed(2).await;
     script.send(page(9, &["authors"])).await;
-    routes.wait_for(|table| table.service("default", "stale").is_none()).await.unwrap();
+    routes
+        .wait_for(|table| table.service("default", "stale").is_none())
+        .await
+        .unwrap();
 
     assert_eq!(again.session_id, "session-1");
     assert_eq!(again.namespaces[0].revision, 5);
@@ -137,7 +172,10 @@ async fn a_gap_makes_the_client_ask_for_the_namespace_afresh() {
     assert_eq!(names(&routes), ["authors"]);
 
     script.send(page(7, &["books"])).await;
-    routes.wait_for(|table| table.service("default", "books").is_some()).await.unwrap();
+    routes
+        .wait_for(|table| table.service("default", "books").is_some())
+        .await
+        .unwrap();
     control.stop().await;
 }
 

@@ -18,7 +18,11 @@ const REQUESTS: usize = 4;
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 /// Keeps the table up to date until the channel or the session breaks, and returns why it did.
-pub(super) async fn watch_routes(client: Client, session: &str, routes: &watch::Sender<RouteTable>) -> anyhow::Error {
+pub(super) async fn watch_routes(
+    client: Client,
+    session: &str,
+    routes: &watch::Sender<RouteTable>,
+) -> anyhow::Error {
     loop {
         let status = match watch_once(client.clone(), session, routes).await {
             Ok(reason) => return anyhow::anyhow!(reason),
@@ -36,7 +40,10 @@ pub(super) async fn watch_routes(client: Client, session: &str, routes: &watch::
 fn is_refusal(status: &Status) -> bool {
     matches!(
         status.code(),
-        Code::PermissionDenied | Code::InvalidArgument | Code::Unimplemented | Code::Unauthenticated
+        Code::PermissionDenied
+            | Code::InvalidArgument
+            | Code::Unimplemented
+            | Code::Unauthenticated
     )
 }
 
@@ -95,7 +102,11 @@ fn subscriptions(table: &RouteTable, restart: Option<&str>) -> Vec<NamespaceSubs
         .namespaces()
         .map(|(namespace, routes)| NamespaceSubscription {
             namespace: namespace.to_owned(),
-            revision: if restart == Some(namespace) { 0 } else { routes.revision() },
+            revision: if restart == Some(namespace) {
+                0
+            } else {
+                routes.revision()
+            },
             restart: restart == Some(namespace),
         })
         .collect()

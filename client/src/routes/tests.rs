@@ -5,7 +5,10 @@ fn page(revision: u64, names: &[&str], last: bool) -> RouteUpdate {
     RouteUpdate::Page {
         namespace: "default".to_owned(),
         revision,
-        routes: names.iter().map(|name| cluster_ip("default", name, "10.96.0.1")).collect(),
+        routes: names
+            .iter()
+            .map(|name| cluster_ip("default", name, "10.96.0.1"))
+            .collect(),
         last,
     }
 }
@@ -15,7 +18,10 @@ fn delta(base_revision: u64, revision: u64, upserts: &[&str], deletes: &[&str]) 
         namespace: "default".to_owned(),
         base_revision,
         revision,
-        upserts: upserts.iter().map(|name| cluster_ip("default", name, "10.96.0.2")).collect(),
+        upserts: upserts
+            .iter()
+            .map(|name| cluster_ip("default", name, "10.96.0.2"))
+            .collect(),
         deletes: deletes.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
@@ -25,7 +31,10 @@ fn table() -> RouteTable {
 }
 
 fn names(table: &RouteTable) -> Vec<&str> {
-    table.services("default").map(|route| route.name.as_str()).collect()
+    table
+        .services("default")
+        .map(|route| route.name.as_str())
+        .collect()
 }
 
 #[test]

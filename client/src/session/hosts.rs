@@ -37,7 +37,11 @@ pub(super) struct HostsKeeper {
 }
 
 impl HostsKeeper {
-    pub(super) fn new(policy: HostsPolicy, routes: watch::Receiver<RouteTable>, lookback: Lookback) -> Self {
+    pub(super) fn new(
+        policy: HostsPolicy,
+        routes: watch::Receiver<RouteTable>,
+        lookback: Lookback,
+    ) -> Self {
         Self {
             policy,
             routes,
@@ -53,9 +57,11 @@ impl HostsKeeper {
     /// Waits until what is known suffices for a first write, or long enough.
     pub(super) async fn first_look(&mut self) {
         let (policy, routes) = (&self.policy, &self.routes);
-        let enough = self
-            .known
-            .wait_for(|known| hosts_plan(&routes.borrow(), policy, known).unknown.is_empty());
+        let enough = self.known.wait_for(|known| {
+            hosts_plan(&routes.borrow(), policy, known)
+                .unknown
+                .is_empty()
+        });
         if timeout(FIRST_WAIT, enough).await.is_err() {
             tracing::info!("hosts lines wait for what names resolved to before");
         }

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use kubebridge_platform::host::{Host, HostDns, HostError};
+use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
     Family, LocalHost, LookupError, leftovers, lookup_through_resolved, read_host_dns, recover,
 };
-use kubebridge_platform::sys::{SessionId, Sys};
 
 use crate::failure::{Exit, Failure};
 
@@ -51,7 +51,12 @@ impl ThisMachine {
     pub async fn leftovers(&self) -> Result<Vec<String>, Failure> {
         let found = leftovers(&self.sys).await.map_err(host_failure)?;
         let words = found.iter().map(|left| {
-            format!("session {} (pid {}): {}", left.session, left.pid, left.changes.join(", "))
+            format!(
+                "session {} (pid {}): {}",
+                left.session,
+                left.pid,
+                left.changes.join(", ")
+            )
         });
         Ok(words.collect())
     }
@@ -61,9 +66,9 @@ impl Os for ThisMachine {
     type Host = LocalHost;
 
     async fn recover(&self) -> Result<Vec<String>, Failure> {
-        let repaired = recover(&self.sys).await.map_err(|error| {
-            host_failure(error).context("repairing what a dead session left")
-        })?;
+        let repaired = recover(&self.sys)
+            .await
+            .map_err(|error| host_failure(error).context("repairing what a dead session left"))?;
         let words = repaired
             .iter()
             .map(|one| format!("session {}: {}", one.session, one.changes.join(", ")));
@@ -72,8 +77,11 @@ impl Os for ThisMachine {
 
     fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Failure::message(Exit::Privilege, "only root may change this machine's DNS and hosts file")
-                .with_hint("sudo kubebridge connect …"));
+            return Err(Failure::message(
+                Exit::Privilege,
+                "only root may change this machine's DNS and hosts file",
+            )
+            .with_hint("sudo kubebridge connect …"));
         }
         LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)
     }
@@ -89,10 +97,11 @@ impl Os for ThisMachine {
                 let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
                 Ok(texts.join(", "))
             }
-            Err(error @ (LookupError::NotFound(_) | LookupError::NoData(_))) => Ok(error.to_string()),
-            Err(error @ LookupError::Failed { .. }) => {
-                Err(os_failure("systemd-resolved", error).with_hint("resolvectl status shows what it uses"))
+            Err(error @ (LookupError::NotFound(_) | LookupError::NoData(_))) => {
+                Ok(error.to_string())
             }
+            Err(error @ LookupError::Failed { .. }) => Err(os_failure("systemd-resolved", error)
+                .with_hint("resolvectl status shows what it uses")),
         }
     }
 
@@ -128,6 +137,9 @@ pub fn host_failure(error: HostError) -> Failure {
     Failure::new(Exit::HostOs, error)
 }
 
-fn os_failure(doing: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+fn os_failure(
+    doing: &'static str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Failure {
     Failure::new(Exit::HostOs, error).context(doing)
 }

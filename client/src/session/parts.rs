@@ -164,7 +164,10 @@ impl<'os, O: Os> Parts<'os, O> {
         if let Some(hosts) = &mut self.hosts {
             hosts.note_write(&outcome);
             let conflicts = hosts.conflicts();
-            let error = outcome.as_ref().err().map(|failure| format!("{:#}", failure.error));
+            let error = outcome
+                .as_ref()
+                .err()
+                .map(|failure| format!("{:#}", failure.error));
             self.board.note(|facts| {
                 facts.hosts.lines = lines;
                 facts.hosts.conflicts = conflicts;
@@ -178,7 +181,9 @@ impl<'os, O: Os> Parts<'os, O> {
     pub(super) async fn refresh_hosts(&mut self) {
         match self.write_hosts().await {
             Ok(lines) => tracing::debug!(lines, "hosts lines written"),
-            Err(failure) => tracing::warn!(error = %format!("{:#}", failure.error), "hosts file not written"),
+            Err(failure) => {
+                tracing::warn!(error = %format!("{:#}", failure.error), "hosts file not written");
+            }
         }
     }
 
@@ -215,13 +220,18 @@ impl<'os, O: Os> Parts<'os, O> {
             serving.stop().await;
         }
         let undone = match self.host.take() {
-            Some(mut host) => host.undo().await.map_err(host_failure).map(|undone| undone.changes),
+            Some(mut host) => host
+                .undo()
+                .await
+                .map_err(host_failure)
+                .map(|undone| undone.changes),
             None => Ok(Vec::new()),
         };
         let name = self.link.take().map(|link| link.name);
-        let mut changes = undone?;
-        changes.extend(name.map(|name| format!("{name} removed")));
-        Ok(steps::summary(&changes, "nothing to do"))
+        Ok(steps::summary(
+            &undone?,
+            name.as_deref().unwrap_or("nothing to do"),
+        ))
     }
 
     /// Drops the connection to the manager.
@@ -258,7 +268,10 @@ async fn health_changed(cluster: Option<&mut Cluster>) -> Health {
         return std::future::pending().await;
     };
     let told = cluster.health;
-    let changed = cluster.tunnel.wait_for(|tunnel| tunnel.health() != told).await;
+    let changed = cluster
+        .tunnel
+        .wait_for(|tunnel| tunnel.health() != told)
+        .await;
     let health = changed.map(|tunnel| tunnel.health());
     match health {
         Ok(health) => {

@@ -40,7 +40,14 @@ pub async fn run<O: Os>(
     }));
     let mut runner = Runner {
         output: config.output,
-        parts: Parts::new(os, id, config, Arc::clone(&board), Arc::clone(&reporter), stop_sender),
+        parts: Parts::new(
+            os,
+            id,
+            config,
+            Arc::clone(&board),
+            Arc::clone(&reporter),
+            stop_sender,
+        ),
         reporter,
         board,
         stops,
@@ -189,19 +196,27 @@ impl<O: Os> Runner<'_, O> {
         self.board.set_phase(Phase::Over(trouble.clone()));
         self.parts.close_control_socket().await;
         if let Some(trouble) = trouble {
-            return Err(Failure::message(Exit::HostOs, format!("not everything could be undone: {trouble}"))
-                .with_hint("kubebridge disconnect tries again"));
+            return Err(Failure::message(
+                Exit::HostOs,
+                format!("not everything could be undone: {trouble}"),
+            )
+            .with_hint("kubebridge disconnect tries again"));
         }
         match (ending, self.failure) {
             (Ending::Failed(_), Some(failure)) => Err(failure),
-            (Ending::Failed(step), None) => Err(Failure::message(Exit::Other, format!("{} failed", step.label()))),
-            (Ending::Interrupted(_), _) => {
-                Err(Failure::message(Exit::Other, "interrupted while connecting; everything is undone"))
-            }
-            (Ending::Closed(Stop::Broken), _) => {
-                Err(Failure::message(Exit::Other, "a part of the session ended; everything is undone")
-                    .with_hint("kubebridge connect -v … shows why"))
-            }
+            (Ending::Failed(step), None) => Err(Failure::message(
+                Exit::Other,
+                format!("{} failed", step.label()),
+            )),
+            (Ending::Interrupted(_), _) => Err(Failure::message(
+                Exit::Other,
+                "interrupted while connecting; everything is undone",
+            )),
+            (Ending::Closed(Stop::Broken), _) => Err(Failure::message(
+                Exit::Other,
+                "a part of the session ended; everything is undone",
+            )
+            .with_hint("kubebridge connect -v … shows why")),
             (Ending::Closed(Stop::Signal | Stop::Disconnect), _) => Ok(()),
         }
     }

@@ -10,9 +10,9 @@ use kubebridge_platform::intent::Intent;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::timeout;
 
+use super::Health;
 use super::hosts::HostsKeeper;
 use super::os::{Os, host_failure};
-use super::Health;
 use super::parts::{Cluster, Found, LinkUp, Parts};
 use crate::apply::{HostsPolicy, dns_plan, networks};
 use crate::before::Lookback;
@@ -22,7 +22,7 @@ use crate::failure::{Exit, Failure};
 use crate::local_dns::{LocalDns, Serving};
 use crate::originals::Originals;
 use crate::probe::{self, Finding};
-use crate::status::server::Server;
+use crate::status::server::{self, Server};
 use crate::zones::{ZoneNames, Zones};
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
@@ -36,6 +36,7 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
     let host = parts.os.take(&parts.id)?;
     parts.host = Some(host);
     let repaired = parts.os.recover().await?;
+    server::remove_dead(parts.os.runtime());
     let server = Server::start(
         parts.os.runtime(),
         parts.id.as_str(),
@@ -50,14 +51,16 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
 pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let dns = parts.os.read_dns().await?;
     let choice = parts.config.dns;
-    let points_os = points_os(choice, dns.mode).map_err(|failure| {
-        Failure {
-            error: failure.error.context(dns.reasons.join("; ")),
-            ..failure
-        }
+    let points_os = points_os(choice, dns.mode).map_err(|failure| Failure {
+        error: failure.error.context(dns.reasons.join("; ")),
+        ..failure
     })?;
     let originals = Arc::new(Originals::new(&dns.servers, &dns.search));
-    let servers: Vec<_> = originals.servers().iter().map(ToString::to_string).collect();
+    let servers: Vec<_> = originals
+        .servers()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let found = mode_words(dns.mode);
     if choice == DnsChoice::Auto && !points_os {
         parts.warn_once(format!(
@@ -139,14 +142,25 @@ pub(super) async fn open_session<O: Os>(parts: &mut Parts<'_, O>) -> Result<Stri
     let request = parts.request();
     let session = control::open_session(channel.clone(), &request)
         .await
-        .map_err(|status| unreachable(manager, anyhow::anyhow!("{}: {}", status.code(), status.message())))?;
+        .map_err(|status| {
+            unreachable(
+                manager,
+                anyhow::anyhow!("{}: {}", status.code(), status.message()),
+            )
+        })?;
     let control = Control::start(manager, channel, request, session.clone());
     let mut routes = control.routes();
     let settled = routes.wait_for(crate::routes::RouteTable::is_settled);
     if timeout(ROUTES_WAIT, settled).await.is_err() {
-        parts.reporter.warn("the manager has not sent its services yet; they follow when they come");
+        parts
+            .reporter
+            .warn("the manager has not sent its services yet; they follow when they come");
     }
-    let services: usize = routes.borrow().namespaces().map(|(_, routes)| routes.len()).sum();
+    let services: usize = routes
+        .borrow()
+        .namespaces()
+        .map(|(_, routes)| routes.len())
+        .sum();
     parts.board.note(|facts| {
         facts.manager_version = Some(session.manager_version.clone());
         facts.cluster_domain = Some(session.cluster_domain.clone());
@@ -198,7 +212,12 @@ pub(super) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failur
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
     let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
     let resolver = IpAddr::from(link.resolver);
-    let plan = dns_plan(&cluster.session, &parts.config.namespaces, &parts.config.domains, resolver);
+    let plan = dns_plan(
+        &cluster.session,
+        &parts.config.namespaces,
+        &parts.config.domains,
+        resolver,
+    );
     let zones = Zones::new(&ZoneNames {
         cluster_domain: cluster.session.cluster_domain.clone(),
         namespaces: parts.config.namespaces.clone(),
@@ -228,14 +247,19 @@ pub(super) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Fai
         .await
         .map_err(|error| Failure::new(Exit::Unreachable, error).context(name.to_string()))?;
     if !is_conclusive(&inside) {
-        return Err(Failure::message(Exit::Unreachable, format!("{name}: {inside}"))
-            .with_hint("the manager's log tells why it cannot resolve"));
+        return Err(
+            Failure::message(Exit::Unreachable, format!("{name}: {inside}"))
+                .with_hint("the manager's log tells why it cannot resolve"),
+        );
     }
     let Some(outside) = &parts.config.probe else {
-        return Ok(format!("{name} {inside}; outside skipped (no --probe NAME)"));
+        return Ok(format!(
+            "{name} {inside}; outside skipped (no --probe NAME)"
+        ));
     };
     let before = found.originals.find(outside, RecordType::A).await;
-    let before = before.map_err(|error| Failure::new(Exit::HostOs, error).context(format!("{outside} before")))?;
+    let before = before
+        .map_err(|error| Failure::new(Exit::HostOs, error).context(format!("{outside} before")))?;
     let after = probe::ask(resolver, outside, RecordType::A, PROBE_TIME)
         .await
         .map_err(|error| Failure::new(Exit::HostOs, error).context(outside.to_string()))?;
@@ -278,13 +302,19 @@ pub(super) async fn point_os<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, 
         link.resolver.into(),
     );
     for network in &plan.without_reverse {
-        parts.warn_once(format!("{network} has too many reverse zones: its addresses have no names"));
+        parts.warn_once(format!(
+            "{network} has too many reverse zones: its addresses have no names"
+        ));
     }
-    let domains: Vec<String> = [&plan.intent.routes, &plan.intent.namespaces, &plan.intent.reverse]
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
+    let domains: Vec<String> = [
+        &plan.intent.routes,
+        &plan.intent.namespaces,
+        &plan.intent.reverse,
+    ]
+    .into_iter()
+    .flatten()
+    .cloned()
+    .collect();
     parts.intent = Intent::new(Some(plan.intent), Vec::new())
         .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
     let changes = parts.apply().await?;
@@ -297,7 +327,9 @@ pub(super) async fn point_os<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, 
 
 pub(super) async fn hosts<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let form = parts.config.hosts;
-    parts.board.note(|facts| form_words(form).clone_into(&mut facts.hosts.form));
+    parts
+        .board
+        .note(|facts| form_words(form).clone_into(&mut facts.hosts.form));
     if form == HostsForm::Off {
         return Ok("off".to_owned());
     }
@@ -328,7 +360,9 @@ pub(super) async fn verify<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Fa
     Ok(format!("{name} {outcome}"))
 }
 
-fn take_sockets(link: Link) -> Result<(UdpSocket, TcpListener, kubebridge_platform::tun::Tun), Failure> {
+fn take_sockets(
+    link: Link,
+) -> Result<(UdpSocket, TcpListener, kubebridge_platform::tun::Tun), Failure> {
     let udp = UdpSocket::from_std(link.udp)?;
     let tcp = TcpListener::from_std(link.tcp)?;
     Ok((udp, tcp, link.tun))

@@ -81,13 +81,20 @@ fn a_signal_interrupts_a_step_that_only_asks_and_waits_for_one_that_changes_the_
         events.push(Event::Stop(Stop::Signal));
         let (state, seen) = effects(&events);
 
-        let expected: &[Effect] = if step.is_interruptible() { &[Effect::Interrupt] } else { &[] };
+        let expected: &[Effect] = if step.is_interruptible() {
+            &[Effect::Interrupt]
+        } else {
+            &[]
+        };
         assert_eq!(&seen[before..], expected, "{step:?}");
         assert_eq!(state, State::Connecting(step, Some(Stop::Signal)));
 
         events.push(Event::Failed);
         events.extend(vec![Event::Undone; 4]);
-        assert_eq!(effects(&events).0, State::Ended(Ending::Interrupted(Stop::Signal)));
+        assert_eq!(
+            effects(&events).0,
+            State::Ended(Ending::Interrupted(Stop::Signal))
+        );
     }
 }
 
@@ -115,7 +122,11 @@ fn a_closed_session_restores_the_machine_then_lingers_then_removes_the_link() {
 #[test]
 fn a_second_signal_cuts_the_wait_and_nothing_else() {
     let mut events = connected();
-    events.extend([Event::Stop(Stop::Signal), Event::Stop(Stop::Signal), Event::Undone]);
+    events.extend([
+        Event::Stop(Stop::Signal),
+        Event::Stop(Stop::Signal),
+        Event::Undone,
+    ]);
     let (_, before) = effects(&events);
     assert_eq!(before.last(), Some(&Effect::Undo(Undo::Linger)));
 

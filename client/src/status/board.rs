@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, ServiceRoute};
 
 use super::{
-    DnsReport, HostsReport, NamespaceReport, RoutesReport, ServiceReport, StatusReport, StepReport, TunnelReport,
+    DnsReport, HostsReport, NamespaceReport, RoutesReport, ServiceReport, StatusReport, StepReport,
+    TunnelReport,
 };
 use crate::control::Tunnel;
 use crate::routes::{NamespaceRoutes, RouteTable, kind_label};
@@ -126,7 +127,10 @@ impl Board {
             manager_version: facts.manager_version.clone(),
             cluster_domain: facts.cluster_domain.clone(),
             namespaces: self.identity.namespaces.clone(),
-            tunnel: facts.tunnel.as_ref().map(|tunnel| tunnel_report(&tunnel.borrow())),
+            tunnel: facts
+                .tunnel
+                .as_ref()
+                .map(|tunnel| tunnel_report(&tunnel.borrow())),
             dns,
             hosts: facts.hosts.clone(),
             kubernetes,
@@ -203,7 +207,9 @@ fn state_words(routes: &NamespaceRoutes) -> String {
         None => "unknown".to_owned(),
         Some(NamespaceState::Synced) => "synced".to_owned(),
         Some(NamespaceState::Waiting) => "waiting".to_owned(),
-        Some(NamespaceState::Forbidden { verb, resource }) => format!("forbidden: {verb} {resource}"),
+        Some(NamespaceState::Forbidden { verb, resource }) => {
+            format!("forbidden: {verb} {resource}")
+        }
         Some(NamespaceState::NoSource) => "no source".to_owned(),
     }
 }

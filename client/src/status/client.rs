@@ -33,7 +33,9 @@ pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
                 id,
                 lines: BufReader::new(stream).lines(),
             }),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(denied(&socket, error)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(denied(&socket, error));
+            }
             Err(_) => {}
         }
     }
@@ -45,8 +47,12 @@ fn sockets(runtime: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let entries = match std::fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(denied(&folder, error)),
-        Err(error) => return Err(Failure::new(Exit::File, error).context(folder.display().to_string())),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(denied(&folder, error));
+        }
+        Err(error) => {
+            return Err(Failure::new(Exit::File, error).context(folder.display().to_string()));
+        }
     };
     let mut sockets: Vec<_> = entries
         .filter_map(Result::ok)
@@ -102,12 +108,19 @@ impl Session {
                 Reply::Progress(text) => progress(&text),
                 Reply::Ended(None) => break,
                 Reply::Ended(Some(error)) => anyhow::bail!("session {}: {error}", self.id),
-                other @ (Reply::Status(_) | Reply::Routes(_) | Reply::Refused(_)) => return Err(unexpected(&other)),
+                other @ (Reply::Status(_) | Reply::Routes(_) | Reply::Refused(_)) => {
+                    return Err(unexpected(&other));
+                }
             }
             reply = self.read().await?;
         }
         // The process closes the connection when it ends.
-        while self.lines.next_line().await.is_ok_and(|line| line.is_some()) {}
+        while self
+            .lines
+            .next_line()
+            .await
+            .is_ok_and(|line| line.is_some())
+        {}
         Ok(())
     }
 

@@ -39,6 +39,30 @@ pub fn sessions_folder(runtime: &Path) -> PathBuf {
     runtime.join("sessions")
 }
 
+/// Removes the folders of sessions whose process is gone: nobody listens on their sockets.
+pub fn remove_dead(runtime: &Path) {
+    let Ok(entries) = fs::read_dir(sessions_folder(runtime)) else {
+        return;
+    };
+    for folder in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let listening = std::os::unix::net::UnixStream::connect(folder.join(SOCKET));
+        // A session that is just starting has a folder and no socket yet.
+        if listening.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            remove_folder(&folder);
+        }
+    }
+}
+
+fn remove_folder(folder: &Path) {
+    for gone in [fs::remove_file(folder.join(SOCKET)), fs::remove_dir(folder)] {
+        if let Err(error) = gone
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "control socket left behind");
+        }
+    }
+}
+
 /// A control socket that is served.
 #[derive(Debug)]
 pub struct Server {
@@ -80,13 +104,7 @@ impl Server {
 
     /// Removes the socket, so that the session is no longer found.
     pub fn hide(&self) {
-        for gone in [fs::remove_file(self.folder.join(SOCKET)), fs::remove_dir(&self.folder)] {
-            if let Err(error) = gone
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(%error, "control socket left behind");
-            }
-        }
+        remove_folder(&self.folder);
     }
 
     /// Lets the clients that wait for the end hear of it, and ends.
@@ -106,7 +124,12 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: UnixListener, board: Arc<Board>, stops: mpsc::Sender<Stop>, shutdown: CancellationToken) {
+async fn serve(
+    listener: UnixListener,
+    board: Arc<Board>,
+    stops: mpsc::Sender<Stop>,
+    shutdown: CancellationToken,
+) {
     let room = Arc::new(Semaphore::new(CLIENTS));
     let mut clients = JoinSet::new();
     loop {
@@ -137,10 +160,18 @@ async fn serve(listener: UnixListener, board: Arc<Board>, stops: mpsc::Sender<St
     while clients.join_next().await.is_some() {}
 }
 
-async fn attend(mut stream: UnixStream, board: &Board, stops: &mpsc::Sender<Stop>) -> io::Result<()> {
+async fn attend(
+    mut stream: UnixStream,
+    board: &Board,
+    stops: &mpsc::Sender<Stop>,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {
-        return send(&mut stream, &Reply::Refused("not the session's user".to_owned())).await;
+        return send(
+            &mut stream,
+            &Reply::Refused("not the session's user".to_owned()),
+        )
+        .await;
     }
     let mut line = String::new();
     let mut reader = BufReader::new((&mut stream).take(REQUEST_BYTES));
@@ -149,12 +180,22 @@ async fn attend(mut stream: UnixStream, board: &Board, stops: &mpsc::Sender<Stop
         Ok(Request::Status) => send(&mut stream, &Reply::Status(Box::new(board.status()))).await,
         Ok(Request::Routes) => send(&mut stream, &Reply::Routes(board.routes())).await,
         Ok(Request::Disconnect) => disconnect(&mut stream, board, stops).await,
-        Err(error) => send(&mut stream, &Reply::Refused(format!("unknown request: {error}"))).await,
+        Err(error) => {
+            send(
+                &mut stream,
+                &Reply::Refused(format!("unknown request: {error}")),
+            )
+            .await
+        }
     }
 }
 
 /// Asks the session to end, and tells of each thing undone until all is.
-async fn disconnect(stream: &mut UnixStream, board: &Board, stops: &mpsc::Sender<Stop>) -> io::Result<()> {
+async fn disconnect(
+    stream: &mut UnixStream,
+    board: &Board,
+    stops: &mpsc::Sender<Stop>,
+) -> io::Result<()> {
     let mut phase = board.phase();
     // A session that is ending already reads no more of these.
     let _ = stops.try_send(Stop::Disconnect);
@@ -165,7 +206,9 @@ async fn disconnect(stream: &mut UnixStream, board: &Board, stops: &mpsc::Sender
             Phase::Running(State::Undoing(undo, _)) => {
                 send(stream, &Reply::Progress(undo.label().to_owned())).await?;
             }
-            Phase::Running(State::Ready | State::Connecting(..) | State::Connected(_) | State::Ended(_)) => {}
+            Phase::Running(
+                State::Ready | State::Connecting(..) | State::Connected(_) | State::Ended(_),
+            ) => {}
         }
         if phase.changed().await.is_err() {
             return Ok(());

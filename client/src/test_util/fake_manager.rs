@@ -34,7 +34,8 @@ type Answer = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 pub(crate) struct Script {
     pub(crate) mood: watch::Sender<Mood>,
     /// Frames for the route stream now open.
-    pub(crate) frames: Mutex<Option<mpsc::Sender<Result<v1::WatchNamespaceRoutesResponse, Status>>>>,
+    pub(crate) frames:
+        Mutex<Option<mpsc::Sender<Result<v1::WatchNamespaceRoutesResponse, Status>>>>,
     /// What the client asked of route streams.
     pub(crate) subscriptions: watch::Sender<Vec<v1::WatchNamespaceRoutesRequest>>,
     /// The sessions opened, by the id asked for.
@@ -44,7 +45,9 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    pub(crate) fn new(answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Arc<Self> {
+    pub(crate) fn new(
+        answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             mood: watch::Sender::new(Mood::Willing),
             frames: Mutex::default(),
@@ -123,7 +126,8 @@ impl Manager {
 
 #[tonic::async_trait]
 impl TrafficManager for Manager {
-    type WatchNamespaceRoutesStream = ReceiverStream<Result<v1::WatchNamespaceRoutesResponse, Status>>;
+    type WatchNamespaceRoutesStream =
+        ReceiverStream<Result<v1::WatchNamespaceRoutesResponse, Status>>;
     type WatchNamespacesStream = BoxStream<'static, Result<v1::WatchNamespacesResponse, Status>>;
     type ExchangeDnsStream = BoxStream<'static, Result<v1::ExchangeDnsResponse, Status>>;
     type WatchUpstreamsStream = BoxStream<'static, Result<v1::WatchUpstreamsResponse, Status>>;
@@ -139,7 +143,10 @@ impl TrafficManager for Manager {
             return Err(Status::failed_precondition("unknown session"));
         }
         let mut info = session_info(&["10.96.0.0/16"]);
-        info.id = format!("session-{}", self.0.sessions.fetch_add(1, Ordering::Relaxed));
+        info.id = format!(
+            "session-{}",
+            self.0.sessions.fetch_add(1, Ordering::Relaxed)
+        );
         Ok(Response::new(info.into()))
     }
 
@@ -188,7 +195,10 @@ impl TrafficManager for Manager {
         Err(Status::unimplemented("not in this fake"))
     }
 
-    async fn echo(&self, request: Request<v1::EchoRequest>) -> Result<Response<v1::EchoResponse>, Status> {
+    async fn echo(
+        &self,
+        request: Request<v1::EchoRequest>,
+    ) -> Result<Response<v1::EchoResponse>, Status> {
         self.speak().await;
         let payload = request.into_inner().payload;
         Ok(Response::new(v1::EchoResponse { payload }))

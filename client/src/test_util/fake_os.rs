@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use kubebridge_platform::host::{Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone};
+use kubebridge_platform::host::{
+    Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone,
+};
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
 use parking_lot::Mutex;
@@ -124,7 +126,11 @@ pub(crate) struct FakeHost {
 
 impl FakeHost {
     fn outcome(&self, deed: &'static str) -> Result<(), HostError> {
-        if self.failing == Some(deed) { Err(HostError::Worker) } else { Ok(()) }
+        if self.failing == Some(deed) {
+            Err(HostError::Worker)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -133,7 +139,9 @@ impl Host for FakeHost {
         self.shared.deeds.lock().push(Deed::Opened);
         self.outcome("open")?;
         let (udp, tcp) = sockets();
-        self.shared.resolver.send_replace(Some(udp.local_addr().unwrap()));
+        self.shared
+            .resolver
+            .send_replace(Some(udp.local_addr().unwrap()));
         let device = std::fs::File::open("/dev/null").unwrap();
         Ok(Link {
             name: "kb0".to_owned(),

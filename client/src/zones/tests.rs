@@ -13,7 +13,11 @@ fn zones() -> Zones {
 }
 
 fn table() -> RouteTable {
-    table_of(&[("default", &["authors", "db"]), ("shop", &["authors"]), ("lan", &["nas"])])
+    table_of(&[
+        ("default", &["authors", "db"]),
+        ("shop", &["authors"]),
+        ("lan", &["nas"]),
+    ])
 }
 
 #[test]
@@ -63,7 +67,11 @@ fn names_go_where_a_pod_would_send_them() {
     ];
     let (zones, routes) = (zones(), self::table());
     for (name, wanted) in table {
-        assert_eq!(zones.decide(&name.parse().unwrap(), &routes), wanted, "{name}");
+        assert_eq!(
+            zones.decide(&name.parse().unwrap(), &routes),
+            wanted,
+            "{name}"
+        );
     }
 }
 

@@ -27,13 +27,13 @@ struct World {
 }
 
 /// The cluster answers every question with one address.
-fn cluster_answer(query: &[u8]) -> Option<Vec<u8>> {
-    Some(Answer::address("kubernetes.default.svc.cluster.local", [10, 96, 0, 1]).reply_to(query))
+fn cluster_answer(query: &[u8]) -> Vec<u8> {
+    Answer::address("kubernetes.default.svc.cluster.local", [10, 96, 0, 1]).reply_to(query)
 }
 
 impl World {
     async fn new(change: impl FnOnce(&mut FakeOs, &mut Config)) -> Self {
-        let script = Script::new(cluster_answer);
+        let script = Script::new(|query| Some(cluster_answer(query)));
         let manager = FakeManager::start(&script).await;
         let originals = LoopbackServer::saying(Answer::nxdomain(".")).await;
         let mut os = FakeOs::new(vec![originals.address()]);
@@ -66,7 +66,9 @@ impl World {
         self.script.subscribed(1).await;
         let namespace = "default".to_owned();
         let state = NamespaceState::Synced;
-        self.script.send(RouteUpdate::State { namespace, state }).await;
+        self.script
+            .send(RouteUpdate::State { namespace, state })
+            .await;
         self.script.send(page(1, &[("authors", "10.96.0.7")])).await;
         task
     }
@@ -84,7 +86,11 @@ impl World {
         let mut intent = self.os.intent();
         loop {
             for session in sessions(self.os.runtime.path()).await.unwrap() {
-                if session.status().await.is_ok_and(|status| status.state == wanted) {
+                if session
+                    .status()
+                    .await
+                    .is_ok_and(|status| status.state == wanted)
+                {
                     return;
                 }
             }
@@ -96,7 +102,14 @@ impl World {
     async fn ask(&self, name: &str) -> Finding {
         let resolver: SocketAddr = self.os.resolver().borrow().unwrap();
         let rtype = kubebridge_dns::name::RecordType::A;
-        ask(resolver, &name.parse().unwrap(), rtype, Duration::from_secs(5)).await.unwrap()
+        ask(
+            resolver,
+            &name.parse().unwrap(),
+            rtype,
+            Duration::from_secs(5),
+        )
+        .await
+        .unwrap()
     }
 }
 
@@ -104,7 +117,10 @@ fn page(revision: u64, services: &[(&str, &str)]) -> RouteUpdate {
     RouteUpdate::Page {
         namespace: "default".to_owned(),
         revision,
-        routes: services.iter().map(|(name, address)| cluster_ip("default", name, address)).collect(),
+        routes: services
+            .iter()
+            .map(|(name, address)| cluster_ip("default", name, address))
+            .collect(),
         last: true,
     }
 }
@@ -119,14 +135,18 @@ fn hosts(intent: &Intent) -> Vec<String> {
 
 #[tokio::test]
 async fn a_session_points_the_machine_at_its_resolver_and_takes_it_back() {
-    let mut world = World::new(|_, config| config.probe = Some("www.example.com".parse().unwrap())).await;
+    let mut world =
+        World::new(|_, config| config.probe = Some("www.example.com".parse().unwrap())).await;
 
     let session = world.start().await;
     world.until_state("connected").await;
     let intent = world.os.intent().borrow().clone();
     assert_eq!(hosts(&intent), ["10.96.0.7 authors authors.default"]);
     assert_eq!(intent.dns.unwrap().namespaces, ["default"]);
-    assert_eq!(world.ask("authors.default").await, Finding::Addresses(vec![[10, 96, 0, 1].into()]));
+    assert_eq!(
+        world.ask("authors.default").await,
+        Finding::Addresses(vec![[10, 96, 0, 1].into()])
+    );
     assert_eq!(world.ask("www.example.com").await, Finding::NoSuchName);
 
     world.stop.send(Stop::Signal).await.unwrap();
@@ -136,9 +156,20 @@ async fn a_session_points_the_machine_at_its_resolver_and_takes_it_back() {
 
     let deeds = world.os.deeds();
     assert_eq!(deeds[..2], [Deed::Recovered, Deed::Opened]);
-    assert!(matches!(&deeds[2], Deed::Applied(intent) if intent.dns.is_some() && intent.hosts.is_empty()));
-    assert!(matches!(&deeds[3], Deed::Applied(intent) if intent.dns.is_some() && !intent.hosts.is_empty()));
-    assert_eq!(deeds[4..], [Deed::Resolved, Deed::Applied(Intent::default()), Deed::Undone]);
+    assert!(
+        matches!(&deeds[2], Deed::Applied(intent) if intent.dns.is_some() && intent.hosts.is_empty())
+    );
+    assert!(
+        matches!(&deeds[3], Deed::Applied(intent) if intent.dns.is_some() && !intent.hosts.is_empty())
+    );
+    assert_eq!(
+        deeds[4..],
+        [
+            Deed::Resolved,
+            Deed::Applied(Intent::default()),
+            Deed::Undone
+        ]
+    );
     assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
 }
 
@@ -149,12 +180,24 @@ async fn a_changed_and_a_deleted_service_show_in_the_hosts_lines() {
     world.until_state("connected").await;
     let mut intent = world.os.intent();
 
-    world.script.send(page(2, &[("authors", "10.96.0.8"), ("books", "10.96.0.9")])).await;
-    let both = ["10.96.0.8 authors authors.default", "10.96.0.9 books books.default"];
-    intent.wait_for(|intent| hosts(intent) == both).await.unwrap();
+    world
+        .script
+        .send(page(2, &[("authors", "10.96.0.8"), ("books", "10.96.0.9")]))
+        .await;
+    let both = [
+        "10.96.0.8 authors authors.default",
+        "10.96.0.9 books books.default",
+    ];
+    intent
+        .wait_for(|intent| hosts(intent) == both)
+        .await
+        .unwrap();
 
     world.script.send(page(3, &[("books", "10.96.0.9")])).await;
-    intent.wait_for(|intent| hosts(intent) == both[1..]).await.unwrap();
+    intent
+        .wait_for(|intent| hosts(intent) == both[1..])
+        .await
+        .unwrap();
 
     session.abort();
 }
@@ -173,8 +216,19 @@ async fn a_name_that_resolved_before_is_left_alone_and_listed() {
     world.until_state("connected").await;
 
     assert_eq!(hosts(&world.os.intent().borrow()), Vec::<String>::new());
-    let status = sessions(world.os.runtime.path()).await.unwrap().remove(0).status().await.unwrap();
-    let names: Vec<_> = status.hosts.conflicts.iter().map(|one| one.name.as_str()).collect();
+    let status = sessions(world.os.runtime.path())
+        .await
+        .unwrap()
+        .remove(0)
+        .status()
+        .await
+        .unwrap();
+    let names: Vec<_> = status
+        .hosts
+        .conflicts
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
     assert!(names.contains(&"authors"), "{names:?}");
     session.abort();
 }
@@ -186,8 +240,16 @@ async fn a_failing_step_undoes_what_was_done_and_says_which() {
         ("take", "recover", vec![]),
         ("recover", "recover", vec![Deed::Recovered, Deed::Undone]),
         ("read dns", "read DNS", vec![Deed::Recovered, Deed::Undone]),
-        ("open", "link", vec![Deed::Recovered, Deed::Opened, Deed::Undone]),
-        ("resolve", "verify", vec![Deed::Resolved, applied, Deed::Undone]),
+        (
+            "open",
+            "link",
+            vec![Deed::Recovered, Deed::Opened, Deed::Undone],
+        ),
+        (
+            "resolve",
+            "verify",
+            vec![Deed::Resolved, applied, Deed::Undone],
+        ),
     ];
     for (failing, step, wanted) in table {
         let mut world = World::new(|os, config| {
@@ -202,7 +264,10 @@ async fn a_failing_step_undoes_what_was_done_and_says_which() {
 
         let failure = task.await.unwrap().unwrap_err();
 
-        assert!(failure.to_string().starts_with(&format!("{step}: ")), "{failure}");
+        assert!(
+            failure.to_string().starts_with(&format!("{step}: ")),
+            "{failure}"
+        );
         let deeds = world.os.deeds();
         assert!(deeds.ends_with(&wanted), "{failing}: {deeds:?}");
         assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
