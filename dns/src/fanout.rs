@@ -13,10 +13,10 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
 use crate::flight::Member;
-use crate::interpret::{Finding, Kind};
+use crate::interpret::{Finding, Kind, Told};
 use crate::message::names_in;
 use crate::name::{Name, RecordType};
-use crate::records::{Local, LocalRecords, NoLocalRecords};
+use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
 use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
 
@@ -109,13 +109,10 @@ impl Fanout {
                 if chain.len() > MOST_ALIASES + 1 || chain[..chain.len() - 1].contains(at) {
                     return Finding::failed_for_now();
                 }
-                match self.local.lookup(at, self.kind.rtype) {
-                    Local::Alias(next) => chain.push(next),
-                    Local::NotMine => break self.upstream_finding(at.clone()).await,
-                    verdict => match Finding::of_local(&verdict, at, self.kind.rtype) {
-                        Some(finding) => break finding,
-                        None => return Finding::failed(),
-                    },
+                match Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype) {
+                    Told::Follow(next) => chain.push(next),
+                    Told::AskUpstreams => break self.upstream_finding(at.clone()).await,
+                    Told::Finding(finding) => break finding,
                 }
             };
             chain.windows(2).rev().fold(finding, |finding, link| {
@@ -140,19 +137,14 @@ impl Run<'_> {
             .enumerate()
             .filter(|(_, candidate)| candidate.stage == stage)
         {
-            let verdict = self
-                .fanout
-                .local
-                .lookup(&candidate.name, self.fanout.kind.rtype);
+            let rtype = self.fanout.kind.rtype;
+            let verdict = self.fanout.local.lookup(&candidate.name, rtype);
             let spot = Spot {
                 candidate: index,
                 source: 0,
             };
-            match (
-                Finding::of_local(&verdict, &candidate.name, self.fanout.kind.rtype),
-                verdict,
-            ) {
-                (Some(finding), _) => {
+            match Told::by(verdict, &candidate.name, rtype) {
+                Told::Finding(finding) => {
                     self.settle.expect(index, 1);
                     let is_end = matches!(finding.outcome, Outcome::Data | Outcome::NoData(_))
                         && !candidate.structural;
@@ -162,13 +154,13 @@ impl Run<'_> {
                         break;
                     }
                 }
-                (None, Local::Alias(target)) => {
+                Told::Follow(target) => {
                     self.settle.expect(index, 1);
                     let following = self.fanout.clone().follow(candidate.name.clone(), target);
                     self.asking
                         .push(Box::pin(async move { (spot, following.await) }));
                 }
-                (None, _) => upstream.push(index),
+                Told::AskUpstreams => upstream.push(index),
             }
         }
         let each = (MOST_QUERIES / self.candidates.len().max(1))

@@ -104,36 +104,51 @@ impl Finding {
             Some(chain) => negative(reply, chain, kind),
         }
     }
+}
 
-    /// Reads a verdict of our own records; `None` when they have none, or when an alias must be followed.
-    pub(crate) fn of_local(verdict: &Local, candidate: &Name, rtype: RecordType) -> Option<Self> {
+/// What our own records make of a candidate.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// They settle it.
+    Finding(Finding),
+    /// It is an alias of this name.
+    Follow(Name),
+    /// It is not theirs.
+    AskUpstreams,
+}
+
+impl Told {
+    /// Reads a verdict about `candidate`.
+    pub(crate) fn by(verdict: Local, candidate: &Name, rtype: RecordType) -> Self {
+        let records = |rtype, data: Vec<Vec<u8>>| -> Vec<Record> {
+            data.into_iter()
+                .map(|data| own_record(candidate, rtype, data))
+                .collect()
+        };
         let (outcome, answer) = match verdict {
-            Local::NotMine | Local::Alias(_) => return None,
+            Local::NotMine => return Self::AskUpstreams,
+            Local::Alias(target) if rtype == RecordType::CNAME => (
+                Outcome::Data,
+                records(rtype, vec![target.as_wire().to_vec()]),
+            ),
+            Local::Alias(target) => return Self::Follow(target),
             Local::NoData => (Outcome::NoData(Some(LOCAL_TTL)), vec![]),
             Local::NxDomain => (Outcome::NxDomain(Some(LOCAL_TTL)), vec![]),
             Local::Addresses(addresses) => {
                 let data = addresses
-                    .iter()
-                    .filter_map(|address| address_data(*address, rtype));
-                (
-                    Outcome::Data,
-                    data.map(|data| own_record(candidate, rtype, data))
-                        .collect(),
-                )
+                    .into_iter()
+                    .filter_map(|address| address_data(address, rtype));
+                (Outcome::Data, records(rtype, data.collect()))
             }
             Local::Pointer(names) => {
                 let data = names.iter().map(|name| name.as_wire().to_vec());
-                (
-                    Outcome::Data,
-                    data.map(|data| own_record(candidate, RecordType::PTR, data))
-                        .collect(),
-                )
+                (Outcome::Data, records(RecordType::PTR, data.collect()))
             }
         };
         if outcome == Outcome::Data && answer.is_empty() {
-            return Some(Self::local(Outcome::NoData(Some(LOCAL_TTL)), vec![]));
+            return Self::Finding(Finding::local(Outcome::NoData(Some(LOCAL_TTL)), vec![]));
         }
-        Some(Self::local(outcome, answer))
+        Self::Finding(Finding::local(outcome, answer))
     }
 }
 

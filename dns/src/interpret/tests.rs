@@ -149,25 +149,26 @@ fn verdicts_of_ours_become_records_of_the_asked_family() {
         [10, 0, 0, 1].into(),
         std::net::Ipv6Addr::LOCALHOST.into(),
     ]);
-    let of = |verdict: &Local, rtype| Finding::of_local(verdict, &name(ASKED), rtype);
+    let told = |verdict: &Local, rtype| Told::by(verdict.clone(), &name(ASKED), rtype);
+    let of = |verdict: &Local, rtype| match told(verdict, rtype) {
+        Told::Finding(finding) => finding,
+        other => panic!("no finding: {other:?}"),
+    };
+    assert_eq!(of(&both, RecordType::A).answer[0].data, [10, 0, 0, 1]);
+    assert_eq!(of(&both, RecordType::AAAA).answer[0].data.len(), 16);
+    assert_eq!(of(&both, RecordType::TXT).outcome, Outcome::NoData(Some(5)));
     assert_eq!(
-        of(&both, RecordType::A).unwrap().answer[0].data,
-        [10, 0, 0, 1]
-    );
-    assert_eq!(
-        of(&both, RecordType::AAAA).unwrap().answer[0].data.len(),
-        16
-    );
-    assert_eq!(
-        of(&both, RecordType::TXT).unwrap().outcome,
-        Outcome::NoData(Some(5))
-    );
-    assert_eq!(
-        of(&Local::NxDomain, RecordType::A).unwrap().outcome,
+        of(&Local::NxDomain, RecordType::A).outcome,
         Outcome::NxDomain(Some(5))
     );
-    assert_eq!(of(&Local::NotMine, RecordType::A), None);
-    assert_eq!(of(&Local::Alias(name("x")), RecordType::A), None);
+    assert_eq!(told(&Local::NotMine, RecordType::A), Told::AskUpstreams);
+    let alias = Local::Alias(name("x"));
+    assert_eq!(told(&alias, RecordType::A), Told::Follow(name("x")));
+    assert_eq!(
+        of(&alias, RecordType::CNAME).answer[0].data,
+        name("x").as_wire(),
+        "the alias itself was asked"
+    );
 }
 
 fn a_reply(which: usize) -> Vec<u8> {

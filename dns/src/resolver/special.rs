@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::interpret::Finding;
+use crate::interpret::Told;
 use crate::message::Query;
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::records::{LOCAL_TTL, Local};
@@ -35,7 +35,10 @@ fn loopback(query: &Query) -> Option<Resolution> {
         IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::LOCALHOST),
     ];
-    let finding = Finding::of_local(&Local::Addresses(addresses), &query.name, query.rtype)?;
+    let Told::Finding(finding) = Told::by(Local::Addresses(addresses), &query.name, query.rtype)
+    else {
+        return None;
+    };
     let found = !finding.answer.is_empty();
     found.then(|| Resolution {
         authoritative: true,

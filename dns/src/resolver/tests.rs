@@ -20,6 +20,7 @@ mod local;
 mod protocol;
 mod searching;
 mod sessions;
+mod sockets;
 
 const SERVICE: &str = "authors.default.svc.cluster.local";
 

@@ -1,0 +1,260 @@
+//! Pointing systemd-resolved at the session's link, and taking that back.
+//!
+//! A link without an explicit default-route setting may get every name of the host, so it is
+//! always set to no.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::DnsError;
+use super::bus::Bus;
+use super::resolve1::{Manager, is_named};
+use crate::intent::DnsIntent;
+use crate::sys::Sys;
+
+pub use lookup::{Family, LookupError, lookup_through_resolved};
+use plan::difference;
+pub use plan::{Domain, Plan, plan};
+
+mod lookup;
+mod plan;
+
+/// The longest applying or reverting may take in all.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often the link is read again until its DNS is on.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Protocols that have no business on the link; DNSSEC and DNS over TLS cannot work there.
+const MODES: [&str; 4] = [
+    "SetLinkLLMNR",
+    "SetLinkMulticastDNS",
+    "SetLinkDNSSEC",
+    "SetLinkDNSOverTLS",
+];
+
+/// One link's DNS in systemd-resolved.
+///
+/// It holds no connection: daemons and the bus itself may be restarted between two calls.
+#[derive(Debug)]
+pub struct Resolved {
+    sys: Sys,
+    link: String,
+    index: u32,
+    /// Whether nothing was set by us yet.
+    fresh: bool,
+    /// Whether the link turned out to be managed by systemd-networkd.
+    networkd: bool,
+}
+
+/// The daemons, for one operation.
+struct Peers {
+    resolved: Manager,
+    networkd: Option<Manager>,
+}
+
+impl Peers {
+    /// Returns whoever sets the link's DNS.
+    fn setter(&self) -> &Manager {
+        self.networkd.as_ref().unwrap_or(&self.resolved)
+    }
+}
+
+impl Resolved {
+    /// Makes the view of a link; nothing is called yet.
+    pub fn new(sys: &Sys, link: &str, index: u32) -> Self {
+        Self {
+            sys: sys.clone(),
+            link: link.to_owned(),
+            index,
+            fresh: true,
+            networkd: false,
+        }
+    }
+
+    /// Applies the wish and checks that it took; returns warnings.
+    pub async fn apply(&mut self, intent: &DnsIntent) -> Result<Vec<String>, DnsError> {
+        let applying = tokio::time::timeout(TOTAL_TIMEOUT, self.apply_untimed(intent));
+        applying.await.unwrap_or(Err(DnsError::Timeout {
+            action: "taking the settings",
+        }))
+    }
+
+    /// Takes every setting of the link back; harmless when there is none, no link or no resolved.
+    pub async fn revert(&self) -> Result<(), DnsError> {
+        let reverting = async {
+            match self.peers().await? {
+                Some((peers, _)) => self.revert_by(&peers).await,
+                // Its memory of the link ends with the link.
+                None => Ok(()),
+            }
+        };
+        let reverting = tokio::time::timeout(TOTAL_TIMEOUT, reverting);
+        reverting.await.unwrap_or(Err(DnsError::Timeout {
+            action: "reverting the link",
+        }))
+    }
+
+    async fn peers(&self) -> Result<Option<(Peers, Bus)>, DnsError> {
+        let bus = Bus::connect(&self.sys).await?;
+        let Some(resolved) = bus.resolved().await? else {
+            return Ok(None);
+        };
+        let networkd = if self.networkd {
+            bus.networkd().await?
+        } else {
+            None
+        };
+        Ok(Some((Peers { resolved, networkd }, bus)))
+    }
+
+    async fn apply_untimed(&mut self, intent: &DnsIntent) -> Result<Vec<String>, DnsError> {
+        let (mut peers, bus) = self.peers().await?.ok_or(DnsError::NotRunning)?;
+        let state = peers
+            .resolved
+            .link_state(self.index)
+            .await?
+            .unwrap_or_default();
+        let others = peers.resolved.global().await?.domains.into_iter();
+        let others = others.filter(|(link, _, _)| *link != self.index);
+        let host: Vec<Domain> = others.map(|(_, name, routing)| (name, routing)).collect();
+        let mut plan = plan(intent, &state, self.fresh, &host);
+        if plan.revert_first {
+            self.revert_by(&peers).await?;
+        }
+        self.fresh = false;
+        self.send_servers(&mut peers, &bus, &plan.servers).await?;
+        let setter = peers.setter();
+        self.send_domains(setter, &mut plan).await?;
+        setter
+            .set_default_route(self.index, false)
+            .await
+            .map_err(call("SetLinkDefaultRoute"))?;
+        for method in MODES {
+            if let Err(error) = setter.set_mode(method, self.index, "no").await {
+                plan.warnings.push(format!("{method} failed: {error}"));
+            }
+        }
+        flush(&peers.resolved).await;
+        self.verify(&peers.resolved, &plan).await?;
+        Ok(plan.warnings)
+    }
+
+    /// Sends the servers; a link that systemd-networkd manages is set through it from here on.
+    async fn send_servers(
+        &mut self,
+        peers: &mut Peers,
+        bus: &Bus,
+        servers: &[IpAddr],
+    ) -> Result<(), DnsError> {
+        let sent = peers.setter().set_servers(self.index, servers).await;
+        let busy = sent
+            .as_ref()
+            .is_err_and(|error| is_named(error, ".LinkBusy"));
+        if !busy || self.networkd {
+            return sent.map_err(call("SetLinkDNS"));
+        }
+        peers.networkd = bus.networkd().await?;
+        self.networkd = peers.networkd.is_some();
+        peers
+            .setter()
+            .set_servers(self.index, servers)
+            .await
+            .map_err(call("SetLinkDNS"))
+    }
+
+    /// Sends the domains; without the reverse zones if that is too much for resolved.
+    async fn send_domains(&self, setter: &Manager, plan: &mut Plan) -> Result<(), DnsError> {
+        if plan.clear_first {
+            setter
+                .set_domains(self.index, &[])
+                .await
+                .map_err(call("SetLinkDomains"))?;
+        }
+        let sent = setter.set_domains(self.index, &plan.domains).await;
+        if !sent.as_ref().is_err_and(|error| is_named(error, ".E2BIG")) {
+            return sent.map_err(call("SetLinkDomains"));
+        }
+        plan.domains.retain(|(name, _)| !name.ends_with(".arpa"));
+        plan.warnings
+            .push("systemd-resolved has too many domains: reverse zones are left out".to_owned());
+        setter
+            .set_domains(self.index, &[])
+            .await
+            .map_err(call("SetLinkDomains"))?;
+        setter
+            .set_domains(self.index, &plan.domains)
+            .await
+            .map_err(call("SetLinkDomains"))
+    }
+
+    /// Waits until the link has what was sent and speaks DNS.
+    ///
+    /// The scope appears once resolved has heard of the link's address, a moment after us; a link
+    /// managed by systemd-networkd shows all of it that late.
+    async fn verify(&self, resolved: &Manager, plan: &Plan) -> Result<(), DnsError> {
+        let wrong = |setting| DnsError::NotTaken {
+            setting,
+            link: self.link.clone(),
+        };
+        loop {
+            let state = resolved
+                .link_state(self.index)
+                .await?
+                .ok_or_else(|| wrong("any setting"))?;
+            match difference(&state, plan) {
+                Some(setting) if !self.networkd => return Err(wrong(setting)),
+                None if state.dns_scope => return Ok(()),
+                Some(_) | None => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+
+    async fn revert_by(&self, peers: &Peers) -> Result<(), DnsError> {
+        if let Some(networkd) = &peers.networkd {
+            networkd
+                .revert(self.index)
+                .await
+                .map_err(call("RevertLinkDNS"))?;
+        }
+        match peers.resolved.revert(self.index).await {
+            Err(error) if self.networkd && is_named(&error, ".LinkBusy") => {}
+            reverted => reverted.map_err(call("RevertLink"))?,
+        }
+        flush(&peers.resolved).await;
+        Ok(())
+    }
+}
+
+/// Empties the cache; a stale entry is a smaller evil than a failed connect.
+async fn flush(resolved: &Manager) {
+    if let Err(error) = resolved.flush_caches().await {
+        tracing::debug!(%error, "flushing the system's DNS cache failed");
+    }
+}
+
+/// Takes back a dead session's settings of a link; true if there was something to do.
+pub async fn revert_leftover(sys: &Sys, link: &str, index: u32) -> Result<bool, DnsError> {
+    // The link died with its session; an index that now belongs to another link is not ours.
+    if super::link_index(link) != Some(index) {
+        return Ok(false);
+    }
+    Resolved::new(sys, link, index)
+        .revert()
+        .await
+        .map(|()| true)
+}
+
+/// Empties the OS resolver's cache, if it has one we know; for names that changed.
+pub async fn flush_caches(sys: &Sys) {
+    let found = async { Bus::connect(sys).await?.resolved().await };
+    match found.await {
+        Ok(Some(resolved)) => flush(&resolved).await,
+        Ok(None) => {}
+        Err(error) => tracing::debug!(%error, "finding the system's DNS cache failed"),
+    }
+}
+
+fn call(method: &'static str) -> impl FnOnce(zbus::Error) -> DnsError {
+    move |source| DnsError::Call { method, source }
+}

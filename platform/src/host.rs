@@ -1,0 +1,166 @@
+//! `Host`: what a session may ask of the operating system, and what it gets back.
+//!
+//! The same trait serves a root process working on its own machine (`local.rs`), the privileged
+//! helper later, and the fakes of tests. Nothing here does anything.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+
+use serde::{Deserialize, Serialize};
+
+use crate::dns::DnsError;
+use crate::fs::FsError;
+use crate::hosts::file::HostsError;
+use crate::intent::{Intent, IntentError};
+use crate::journal::JournalError;
+use crate::link::LinkError;
+use crate::net::{IpNet, Ipv4Net};
+use crate::tun::Tun;
+
+/// What kind of link a session wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkSpec {
+    /// Where to take the link's /30 from; `None` means [`crate::link::DEFAULT_RANGE`].
+    pub cidr: Option<Ipv4Net>,
+    /// Networks that the /30 must not lie in, beside what the machine itself uses.
+    pub avoid: Vec<IpNet>,
+    /// The link's MTU.
+    pub mtu: u16,
+}
+
+/// A session's link, up, with its DNS sockets; dropping it removes the link.
+#[derive(Debug)]
+pub struct Link {
+    /// The interface name, `kb0` and so on.
+    pub name: String,
+    /// The interface index.
+    pub index: u32,
+    /// The laptop's own address on the link: the first of the /30.
+    pub address: Ipv4Addr,
+    /// The local resolver's address: the second of the /30.
+    pub resolver: Ipv4Addr,
+    /// The prefix length of both.
+    pub prefix: u8,
+    /// The device.
+    pub tun: Tun,
+    /// A non-blocking UDP socket on port 53 of the resolver's address.
+    pub udp: UdpSocket,
+    /// A non-blocking TCP listener on port 53 of the resolver's address.
+    pub tcp: TcpListener,
+}
+
+/// What applying an intent did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The changes made, one readable phrase each; empty when all was as wanted already.
+    pub changes: Vec<String>,
+    /// Hosts names that were not written because someone else has them.
+    pub conflicts: Vec<HostsConflict>,
+    /// Parts of the intent that could not be had.
+    pub warnings: Vec<String>,
+}
+
+/// A hosts name that was not written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HostsConflict {
+    /// The name.
+    pub name: String,
+    /// Why it was left out.
+    pub reason: String,
+}
+
+/// What undoing did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The changes taken back, one readable phrase each.
+    pub changes: Vec<String>,
+}
+
+/// Why the operating system could not be brought where it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// Another session runs on this machine.
+    #[error("another session is running (pid {pid})")]
+    Busy {
+        /// Its process, 0 if unknown.
+        pid: u32,
+    },
+    /// The intent itself is not acceptable.
+    #[error("intent refused")]
+    Intent(#[source] IntentError),
+    /// The lock, the folders or the journals of sessions could not be used.
+    #[error("preparing the session's files")]
+    Files(#[source] FsError),
+    /// The journal could not be written.
+    #[error("writing the journal")]
+    Journal(#[source] JournalError),
+    /// The link could not be made.
+    #[error("creating the link")]
+    Link(#[source] LinkError),
+    /// The OS resolver could not be configured.
+    #[error("configuring the system's DNS")]
+    Dns(#[source] DnsError),
+    /// The hosts file could not be written.
+    #[error("editing the hosts file")]
+    Hosts(#[source] HostsError),
+    /// The session was undone and cannot be used again.
+    #[error("the session has ended")]
+    Ended,
+    /// DNS was to be set before the link was opened.
+    #[error("no link is open")]
+    NoLink,
+    /// A background thread of ours broke.
+    #[error("a worker thread failed")]
+    Worker,
+}
+
+/// The operating system as a session sees it.
+///
+/// Order of use: `open` once, `apply` as often as the wish changes, `undo` once; then the link may
+/// be dropped.
+pub trait Host: Send {
+    /// Creates the link and binds the resolver's sockets on it.
+    fn open(&mut self, spec: &LinkSpec) -> impl Future<Output = Result<Link, HostError>> + Send;
+
+    /// Brings the host to what `intent` says, doing only what is missing.
+    fn apply(&mut self, intent: &Intent)
+    -> impl Future<Output = Result<Applied, HostError>> + Send;
+
+    /// Takes back everything, in reverse order; harmless when nothing is left.
+    fn undo(&mut self) -> impl Future<Output = Result<Undone, HostError>> + Send;
+}
+
+/// How names are resolved on this machine, as far as it matters to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "mode", content = "via")]
+pub enum HostDnsMode {
+    /// systemd-resolved answers the C library: per-link routing works.
+    Resolved(ResolvedVia),
+    /// systemd-resolved runs, but the C library goes past it: per-link routing has no effect.
+    Bypassed,
+    /// Plain `/etc/resolv.conf`.
+    Plain,
+}
+
+/// How the C library reaches systemd-resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResolvedVia {
+    /// By the nss module.
+    Nss,
+    /// By the stub listener named in `/etc/resolv.conf`.
+    Stub,
+}
+
+/// The machine's DNS as it was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostDns {
+    /// Who resolves.
+    pub mode: HostDnsMode,
+    /// How that was decided, for `status`.
+    pub reasons: Vec<String>,
+    /// The original servers, best first; none of them is resolved's stub or ours.
+    pub servers: Vec<SocketAddr>,
+    /// The original search domains.
+    pub search: Vec<String>,
+}

@@ -1,0 +1,284 @@
+//! What a session wants from the host: DNS for some domains, lines in the hosts file.
+//!
+//! Plain data that travels between processes. [`Intent::checked`] is where it becomes trustworthy;
+//! whoever applies an intent calls it again, because the applying side is the policy point.
+//! Whether a wish collides with what is already on the host is decided when it is applied.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::scope::{self, Refusal};
+
+/// The most hosts lines of one session: far above a big cluster's namespace, far below trouble.
+pub const MAX_HOSTS_LINES: usize = 65_536;
+
+/// Everything a session wants from the host besides its link.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// DNS on the session's link; `None` leaves the OS resolver alone.
+    pub dns: Option<DnsIntent>,
+    /// Lines wanted in the hosts file.
+    pub hosts: Vec<HostsLine>,
+}
+
+/// Which names the OS resolver shall send to the session's link.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsIntent {
+    /// The resolver addresses, port 53.
+    pub servers: Vec<IpAddr>,
+    /// Routing-only domains: the cluster domain, `svc`, and further suffixes; never a single label
+    /// but `svc`, never a public suffix.
+    pub routes: Vec<String>,
+    /// The session's namespaces, each a routing-only domain of its own.
+    pub namespaces: Vec<String>,
+    /// Search domains, applied by the OS to single labels, in order.
+    pub search: Vec<String>,
+    /// Reverse zones (`96.10.in-addr.arpa`), routing-only.
+    pub reverse: Vec<String>,
+}
+
+/// Names for one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostsLine {
+    /// The address.
+    pub address: IpAddr,
+    /// The names, first the one reported by reverse lookups.
+    pub names: Vec<String>,
+}
+
+/// Why an intent is not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IntentError {
+    /// A domain that may not be sent to the cluster.
+    #[error("{field} {domain:?} is refused: {refusal}")]
+    Domain {
+        /// Which list it was in.
+        field: &'static str,
+        /// The domain.
+        domain: String,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// A resolver address that cannot work as one.
+    #[error("DNS server {0} is refused: not a unicast address outside loopback")]
+    Server(IpAddr),
+    /// DNS was asked for without a server.
+    #[error("no DNS server was given")]
+    NoServer,
+    /// A name that cannot stand in a hosts file.
+    #[error("hosts name {0:?} is not a host name")]
+    HostsName(String),
+    /// More lines than [`MAX_HOSTS_LINES`].
+    #[error("{0} hosts lines are too many (at most {MAX_HOSTS_LINES})")]
+    HostsLines(usize),
+}
+
+impl Intent {
+    /// Makes a normalised, valid intent: lower case, no trailing dots, no duplicates.
+    pub fn new(dns: Option<DnsIntent>, hosts: Vec<HostsLine>) -> Result<Self, IntentError> {
+        if hosts.len() > MAX_HOSTS_LINES {
+            return Err(IntentError::HostsLines(hosts.len()));
+        }
+        let dns = dns.map(DnsIntent::checked).transpose()?;
+        let hosts = hosts
+            .into_iter()
+            .map(HostsLine::checked)
+            .collect::<Result<_, _>>()?;
+        Ok(Self { dns, hosts })
+    }
+
+    /// Normalises and validates an intent that came from elsewhere.
+    pub fn checked(self) -> Result<Self, IntentError> {
+        Self::new(self.dns, self.hosts)
+    }
+}
+
+impl DnsIntent {
+    /// Normalises and validates the wish.
+    ///
+    /// A namespace with a reserved name passes here: it is left out, with a warning, on applying,
+    /// because a cluster may well have a namespace `test`.
+    fn checked(self) -> Result<Self, IntentError> {
+        if self.servers.is_empty() {
+            return Err(IntentError::NoServer);
+        }
+        if let Some(server) = self.servers.iter().find(|server| !usable_server(**server)) {
+            return Err(IntentError::Server(*server));
+        }
+        Ok(Self {
+            servers: self.servers,
+            routes: domains("routing domain", self.routes, scope::check_domain)?,
+            namespaces: domains("namespace", self.namespaces, |name| {
+                if name.contains('.') {
+                    Err(Refusal::Syntax)
+                } else {
+                    Ok(())
+                }
+            })?,
+            search: domains("search domain", self.search, scope::check_domain)?,
+            reverse: domains("reverse zone", self.reverse, check_reverse)?,
+        })
+    }
+
+    /// Returns the namespaces that may be routed, and those that may not with the reason.
+    pub fn routable_namespaces(&self) -> (Vec<&str>, Vec<(&str, Refusal)>) {
+        let mut routable = Vec::new();
+        let mut refused = Vec::new();
+        for namespace in &self.namespaces {
+            match scope::check_namespace(namespace) {
+                Ok(()) => routable.push(namespace.as_str()),
+                Err(refusal) => refused.push((namespace.as_str(), refusal)),
+            }
+        }
+        (routable, refused)
+    }
+}
+
+impl HostsLine {
+    fn checked(self) -> Result<Self, IntentError> {
+        let mut names = Vec::with_capacity(self.names.len());
+        for name in self.names {
+            let Ok(normal) = scope::normalise(&name) else {
+                return Err(IntentError::HostsName(name));
+            };
+            if !names.contains(&normal) {
+                names.push(normal);
+            }
+        }
+        Ok(Self {
+            address: self.address,
+            names,
+        })
+    }
+}
+
+/// Normalises and checks a list of domains, keeping the first of equal ones.
+fn domains(
+    field: &'static str,
+    list: Vec<String>,
+    check: impl Fn(&str) -> Result<(), Refusal>,
+) -> Result<Vec<String>, IntentError> {
+    let mut seen = BTreeSet::new();
+    let mut out = Vec::with_capacity(list.len());
+    for domain in list {
+        let checked = scope::normalise(&domain).and_then(|name| check(&name).map(|()| name));
+        let name = checked.map_err(|refusal| IntentError::Domain {
+            field,
+            domain,
+            refusal,
+        })?;
+        if seen.insert(name.clone()) {
+            out.push(name);
+        }
+    }
+    Ok(out)
+}
+
+/// Accepts zones below `in-addr.arpa` and `ip6.arpa`, never those themselves.
+fn check_reverse(zone: &str) -> Result<(), Refusal> {
+    let below = zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa");
+    if below {
+        Ok(())
+    } else {
+        Err(Refusal::Reserved)
+    }
+}
+
+/// Loopback would leak into containers and loop; the rest resolved itself refuses.
+fn usable_server(address: IpAddr) -> bool {
+    let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || broadcast)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(list: &[&str]) -> Vec<String> {
+        list.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    fn dns() -> DnsIntent {
+        DnsIntent {
+            servers: vec!["198.19.248.2".parse().unwrap()],
+            routes: strings(&["Cluster.Local.", "svc", "cluster.local"]),
+            namespaces: strings(&["default", "shop", "test"]),
+            search: strings(&["default.svc.cluster.local"]),
+            reverse: strings(&["96.10.in-addr.arpa"]),
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut DnsIntent)) -> String {
+        let mut dns = dns();
+        change(&mut dns);
+        Intent::new(Some(dns), Vec::new()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_intent_is_normalised() {
+        let hosts = vec![HostsLine {
+            address: "10.96.0.7".parse().unwrap(),
+            names: strings(&["Authors", "authors."]),
+        }];
+
+        let intent = Intent::new(Some(dns()), hosts).unwrap();
+
+        assert_eq!(
+            intent.dns.as_ref().unwrap().routes,
+            ["cluster.local", "svc"]
+        );
+        assert_eq!(intent.hosts[0].names, ["authors"]);
+        assert_eq!(intent.clone().checked(), Ok(intent));
+    }
+
+    #[test]
+    fn an_invalid_intent_is_an_error_naming_the_value() {
+        let root = refused(|dns| dns.routes.push(".".to_owned()));
+        assert_eq!(
+            root,
+            "routing domain \".\" is refused: the root would take every name"
+        );
+        let suffix = refused(|dns| dns.routes.push("co.uk".to_owned()));
+        assert_eq!(
+            suffix,
+            "routing domain \"co.uk\" is refused: a public suffix"
+        );
+        assert!(refused(|dns| dns.search.push("dev".to_owned())).contains("\"dev\""));
+        assert!(refused(|dns| dns.namespaces.push("a.b".to_owned())).contains("\"a.b\""));
+        assert!(
+            refused(|dns| dns.reverse.push("in-addr.arpa".to_owned())).contains("in-addr.arpa")
+        );
+        assert!(
+            refused(|dns| dns.servers = vec!["127.0.0.1".parse().unwrap()]).contains("127.0.0.1")
+        );
+        assert_eq!(
+            refused(|dns| dns.servers.clear()),
+            "no DNS server was given"
+        );
+        let hosts = vec![HostsLine {
+            address: "10.0.0.1".parse().unwrap(),
+            names: strings(&["a b"]),
+        }];
+        assert_eq!(
+            Intent::new(None, hosts).unwrap_err().to_string(),
+            "hosts name \"a b\" is not a host name"
+        );
+    }
+
+    #[test]
+    fn a_reserved_namespace_is_kept_apart_and_not_fatal() {
+        let dns = dns().checked().unwrap();
+        let (routable, refused) = dns.routable_namespaces();
+        assert_eq!(routable, ["default", "shop"]);
+        assert_eq!(refused, [("test", Refusal::Reserved)]);
+    }
+
+    #[test]
+    fn an_intent_travels_as_plain_json() {
+        let intent = Intent::new(Some(dns()), Vec::new()).unwrap();
+        let text = serde_json::to_string(&intent).unwrap();
+        assert_eq!(serde_json::from_str::<Intent>(&text).unwrap(), intent);
+    }
+}
