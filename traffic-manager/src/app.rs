@@ -23,7 +23,6 @@ use crate::dns::{self, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
-use crate::kubernetes::namespaces::Observed;
 use crate::listeners::Listeners;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
@@ -46,7 +45,7 @@ pub struct Running {
 }
 
 /// What is running; each task says what it was and how it ended.
-type Tasks = JoinSet<(&'static str, Result<()>)>;
+pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 
 /// Starts everything; returns once all listeners are bound.
 ///
@@ -212,8 +211,3 @@ fn warn_of_auth(config: &Config) {
 
 #[cfg(test)]
 mod tests;
-
-/// What the watch of the namespaces publishes.
-pub(crate) type ObservedSender = watch::Sender<Observed>;
-/// The tasks of a running manager, for what starts more of them.
-pub(crate) type Spawned = Tasks;

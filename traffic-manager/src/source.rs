@@ -8,11 +8,12 @@ use kubebridge_proto::routes::ServiceRoute;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{ObservedSender, Spawned, spawn};
+use crate::app::{Tasks, spawn};
 use crate::config::{Namespaces, Source};
 use crate::failure::{Exit, Failure};
 use crate::feed::Feed;
 use crate::kubernetes::index::{Scope, Served};
+use crate::kubernetes::namespaces::Observed;
 use crate::kubernetes::watch::{Cluster, Health};
 use crate::kubernetes::{namespaces, watch as services};
 use crate::manifests::Manifests;
@@ -77,9 +78,9 @@ impl Opened {
     pub(crate) fn spawn(
         self,
         feed: &Arc<Feed>,
-        observed: ObservedSender,
+        observed: watch::Sender<Observed>,
         shutdown: &CancellationToken,
-        tasks: &mut Spawned,
+        tasks: &mut Tasks,
     ) -> Watches {
         match self {
             Self::Nothing => {
@@ -126,7 +127,7 @@ fn watch_scope(
     scope: Scope,
     feed: &Arc<Feed>,
     shutdown: &CancellationToken,
-    tasks: &mut Spawned,
+    tasks: &mut Tasks,
 ) -> (String, watch::Receiver<Health>) {
     let what = match &scope {
         Scope::Namespace(name) => format!("services of namespace {name}"),
@@ -145,7 +146,7 @@ fn watch_scope(
 }
 
 /// Keeps the sender of what nobody observes, so that its followers wait instead of ending.
-fn hold(observed: ObservedSender, shutdown: &CancellationToken, tasks: &mut Spawned) {
+fn hold(observed: watch::Sender<Observed>, shutdown: &CancellationToken, tasks: &mut Tasks) {
     let shutdown = shutdown.clone();
     spawn(tasks, "namespaces", async move {
         shutdown.cancelled().await;

@@ -1,3 +1,5 @@
+//! Route streams over the wire: every kind of Service, resume, slow subscribers.
+
 use std::collections::BTreeMap;
 
 use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, ServiceKind, ServiceRoute};
