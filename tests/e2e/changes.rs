@@ -25,32 +25,36 @@ fn a_service_created_changed_and_deleted_shows_in_the_resolver_and_the_hosts_fil
     let lab = Lab::start()?;
     let _manager = Manager::start(&lab)?;
     let session = Session::connect(&lab, &[])?;
+    let resolver = session.resolver()?;
     let mut checks = Checks::new();
 
     checks.that("hosts lines at the start", hosts_lines_at_the_start(&lab));
-    checks.that("status and routes", status_and_routes_tell(&lab, &session));
+    checks.that("status and routes", status_and_routes_tell(&lab, &resolver));
     // Asked before it exists: that answer must not stay.
-    let absent = dig(
-        lab.laptop.on(),
-        &session.resolver,
-        Transport::Udp,
-        "books",
-        "A",
-    );
+    let absent = dig(lab.laptop.on(), &resolver, Transport::Udp, "books", "A");
     checks.equal("books before", absent.map(|got| got.status), "NXDOMAIN");
 
     create(&lab, "10.96.2.1")?;
-    checks.that("created", shows(&lab, &session, Some("10.96.2.1")));
+    checks.that("created", shows(&lab, &resolver, Some("10.96.2.1")));
     // A ClusterIP cannot be edited: a Service changes it by being made again.
     lab.kubectl(&["delete", "service", "books"])?;
     create(&lab, "10.96.2.2")?;
-    checks.that("changed", shows(&lab, &session, Some("10.96.2.2")));
+    checks.that("changed", shows(&lab, &resolver, Some("10.96.2.2")));
     // Edited in place it becomes an alias, which no hosts line can say.
     lab.kubectl(&["patch", "service", "books", "--type=merge", "-p", TO_ALIAS])?;
-    checks.that("edited", shows(&lab, &session, Some(DOCS)));
+    checks.that("edited", shows(&lab, &resolver, Some(DOCS)));
     lab.kubectl(&["delete", "service", "books"])?;
-    checks.that("deleted", shows(&lab, &session, None));
+    checks.that("deleted", shows(&lab, &resolver, None));
     checks.that("hosts lines at the end", hosts_lines_at_the_start(&lab));
+    lab.kubectl(&[
+        "create",
+        "service",
+        "clusterip",
+        "printer",
+        "--tcp=80",
+        "--clusterip=10.96.2.3",
+    ])?;
+    checks.that("the name of a printer", a_name_of_the_laptop_stays(&lab));
 
     checks.that("disconnect", session.disconnect());
     checks.finish()?;
@@ -59,9 +63,9 @@ fn a_service_created_changed_and_deleted_shows_in_the_resolver_and_the_hosts_fil
 }
 
 /// What a user asks first: is it connected, and to what.
-fn status_and_routes_tell(lab: &Lab, session: &Session<'_>) -> Result<()> {
+fn status_and_routes_tell(lab: &Lab, resolver: &str) -> Result<()> {
     let status = kubebridge_output(lab, &["status"])?;
-    for told in ["default", "shop", session.resolver.as_str()] {
+    for told in ["default", "shop", resolver] {
         ensure!(
             status.contains(told),
             "status does not tell {told}: {status}"
@@ -82,6 +86,29 @@ fn status_and_routes_tell(lab: &Lab, session: &Session<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A Service named as a machine that the laptop knew before does not take its name.
+fn a_name_of_the_laptop_stays(lab: &Lab) -> Result<()> {
+    // The other form is free: once it shows, the Service was seen.
+    until("a hosts line for printer.default", SHOWN, || {
+        let got = hosts_addresses(lab, "printer.default")?;
+        ensure!(got == ["10.96.2.3"], "{got:?}");
+        Ok(())
+    })?;
+    let got = hosts_addresses(lab, "printer")?;
+    ensure!(got == ["192.0.2.99"], "the hosts file says {got:?}");
+    let found = lab
+        .lookup
+        .glibc(&lab.laptop, Hosts::Resolve, Family::V4, &["printer"])?;
+    let got = found.of("printer")?;
+    ensure!(got == "= 192.0.2.99", "glibc finds {got}");
+    let status = kubebridge_output(lab, &["status"])?;
+    ensure!(
+        status.contains("printer"),
+        "status does not tell of the conflict: {status}"
+    );
+    Ok(())
+}
+
 fn create(lab: &Lab, address: &str) -> Result<()> {
     let address = format!("--clusterip={address}");
     lab.kubectl(&[
@@ -98,7 +125,7 @@ fn create(lab: &Lab, address: &str) -> Result<()> {
 /// Waits until the resolver, the C library and the hosts file all say `address` of `books`.
 ///
 /// The hosts file has it only if it is the cluster's own.
-fn shows(lab: &Lab, session: &Session<'_>, address: Option<&str>) -> Result<()> {
+fn shows(lab: &Lab, resolver: &str, address: Option<&str>) -> Result<()> {
     let forms = ["books", "books.default"];
     for name in ["books", "books.default", "books.default.svc.cluster.local"] {
         let wanted = match address {
@@ -109,13 +136,7 @@ fn shows(lab: &Lab, session: &Session<'_>, address: Option<&str>) -> Result<()> 
             &format!("{wanted} from the resolver for {name}"),
             SHOWN,
             || {
-                let got = dig(
-                    lab.laptop.on(),
-                    &session.resolver,
-                    Transport::Udp,
-                    name,
-                    "A",
-                )?;
+                let got = dig(lab.laptop.on(), resolver, Transport::Udp, name, "A")?;
                 ensure!(got.to_string() == wanted, "{got}");
                 Ok(())
             },

@@ -6,6 +6,8 @@
 mod changes;
 mod demo;
 mod manager;
+mod modes;
 mod names;
+mod outage;
 mod parts;
 mod restore;

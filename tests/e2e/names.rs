@@ -45,14 +45,15 @@ fn a_session_resolves_cluster_names_as_a_pod_and_outside_names_as_before() -> Re
     let _manager = Manager::start(&lab)?;
     let before = outside_as_programs_see_it(&lab)?;
     let session = Session::connect(&lab, &["--hosts", "off"])?;
+    let resolver = session.resolver()?;
     let mut checks = Checks::new();
 
     programs_find_cluster_names(&lab, &mut checks)?;
     resolvectl_finds_cluster_names(&lab, &mut checks);
-    dig_finds_cluster_names(&lab, &session.resolver, &mut checks);
-    an_absent_family_is_no_data(&lab, &session.resolver, &mut checks)?;
-    unknown_cluster_names_do_not_exist(&lab, &session.resolver, &mut checks);
-    outside_names_are_as_before(&lab, &session.resolver, &before, &mut checks)?;
+    dig_finds_cluster_names(&lab, &resolver, &mut checks);
+    an_absent_family_is_no_data(&lab, &resolver, &mut checks)?;
+    unknown_cluster_names_do_not_exist(&lab, &resolver, &mut checks);
+    outside_names_are_as_before(&lab, &resolver, &before, &mut checks)?;
     checks.that("outside names stay outside", nothing_leaked_in(&lab));
     checks.that("cluster names stay inside", nothing_leaked_out(&lab));
 

@@ -23,6 +23,8 @@ const LAST_LINES: usize = 60;
 pub struct Daemon {
     name: String,
     log: PathBuf,
+    /// Where in the log this run begins: an earlier one may have left its own there.
+    begin: usize,
     child: Mutex<Child>,
 }
 
@@ -32,6 +34,7 @@ impl Daemon {
     pub fn start(name: &str, logs: &Path, mut command: Command) -> Result<Self> {
         let log = logs.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
+        let begin = usize::try_from(file.metadata()?.len())?;
         let child = command
             .stdout(file.try_clone()?)
             .stderr(file)
@@ -40,6 +43,7 @@ impl Daemon {
         Ok(Self {
             name: name.to_owned(),
             log,
+            begin,
             child: Mutex::new(child),
         })
     }
@@ -48,7 +52,7 @@ impl Daemon {
     pub fn log(&self) -> Result<String> {
         let bytes =
             fs::read(&self.log).with_context(|| format!("read the log of {}", self.name))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(String::from_utf8_lossy(&bytes[self.begin..]).into_owned())
     }
 
     /// Looks until `look` succeeds, but gives up as soon as the program has ended.

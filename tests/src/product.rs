@@ -25,7 +25,7 @@ const END: Duration = Duration::from_secs(20);
 
 /// The manager, running on the node.
 #[derive(Debug)]
-pub struct Manager(#[expect(dead_code, reason = "its log is shown")] Daemon);
+pub struct Manager(Daemon);
 
 impl Manager {
     /// Starts it as a pod of the namespaces `default` and `shop` would be: with the rights of a
@@ -61,6 +61,13 @@ impl Manager {
         })?;
         Ok(Self(daemon))
     }
+
+    /// Kills it: nobody answers any more, and every connection to it breaks.
+    pub fn kill(self) -> Result<()> {
+        self.0.signal(Signal::KILL)?;
+        self.0.ended(END)?;
+        Ok(())
+    }
 }
 
 /// A connected session of the laptop.
@@ -68,8 +75,6 @@ impl Manager {
 pub struct Session<'lab> {
     lab: &'lab Lab,
     daemon: Daemon,
-    /// The address of the session's resolver, as systemd-resolved was told it.
-    pub resolver: String,
 }
 
 impl<'lab> Session<'lab> {
@@ -84,18 +89,15 @@ impl<'lab> Session<'lab> {
             .args(["--probe", "www.example.org"])
             .args(options);
         let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
-        let shown = daemon.log()?.len();
-        daemon.until("the session to be connected", START, || {
-            let log = daemon.log()?;
-            let new = log.get(shown..).unwrap_or_default();
-            ensure!(new.lines().any(|line| line == "connected"), "not said yet");
-            Ok(())
+        daemon.until_line("the session to be connected", START, |line| {
+            line == "connected"
         })?;
-        Ok(Self {
-            lab,
-            daemon,
-            resolver: resolver_address(lab)?,
-        })
+        Ok(Self { lab, daemon })
+    }
+
+    /// The address of the session's resolver, as systemd-resolved was told it.
+    pub fn resolver(&self) -> Result<String> {
+        resolver_address(self.lab)
     }
 
     /// Runs `kubebridge disconnect`, which must succeed and must end the session well.
