@@ -2,8 +2,6 @@
 //!
 //! `connect` and `demo` have modules of their own; here are the short ones.
 
-use serde::Serialize;
-
 use crate::cli::{Cli, Command, Global, Output};
 use crate::connect;
 use crate::demo;
@@ -13,7 +11,7 @@ use crate::progress::Reporter;
 use crate::session::os::{Os, ThisMachine, runtime};
 use crate::status::client::sessions;
 use crate::status::server;
-use crate::status::{RoutesReport, SCHEMA, StatusReport, routes_text, status_text};
+use crate::status::{RoutesReport, SCHEMA, StatusReport, document, routes_text, status_text};
 
 /// Runs a command to its end.
 ///
@@ -32,15 +30,6 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-/// What `--output json` prints.
-#[derive(Serialize)]
-struct Document<'a, T> {
-    schema: &'static str,
-    sessions: &'a [T],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    leftovers: Option<&'a [String]>,
 }
 
 async fn disconnect(global: &Global) -> Result<(), Failure> {
@@ -89,7 +78,10 @@ async fn status(global: &Global) -> Result<(), Failure> {
     }
     let leftovers = ThisMachine::default().leftovers().await.unwrap_or_default();
     match global.output {
-        Output::Json => print_json(&reports, Some(&leftovers)),
+        Output::Json => {
+            print_line(&document(&reports, Some(&leftovers)));
+            Ok(())
+        }
         Output::Text => {
             let shown: Vec<_> = reports.iter().map(status_text).collect();
             print(&shown.join("\n"));
@@ -112,7 +104,10 @@ async fn routes(global: &Global) -> Result<(), Failure> {
         reports.push(session.routes().await?);
     }
     match global.output {
-        Output::Json => print_json(&reports, None),
+        Output::Json => {
+            print_line(&document(&reports, None));
+            Ok(())
+        }
         Output::Text if reports.is_empty() => {
             Err(Failure::message(Exit::Other, "no session").with_hint("kubebridge connect"))
         }
@@ -122,18 +117,6 @@ async fn routes(global: &Global) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-fn print_json<T: Serialize>(sessions: &[T], leftovers: Option<&[String]>) -> Result<(), Failure> {
-    let document = Document {
-        schema: SCHEMA,
-        sessions,
-        leftovers,
-    };
-    let json =
-        serde_json::to_string(&document).map_err(|error| Failure::new(Exit::Other, error))?;
-    print_line(&json);
-    Ok(())
 }
 
 fn version(global: &Global) {

@@ -18,7 +18,6 @@ use kubebridge_proto::session::{SessionInfo, SessionRequest};
 use kubebridge_proto::v1::OpenSessionRequest;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
@@ -27,6 +26,7 @@ use tracing::Instrument;
 
 use crate::routes::RouteTable;
 use crate::session::Health;
+use crate::task::Essential;
 use exchange::Exchange;
 
 /// How long connecting and each call that has one reply may take: far above any working tunnel's
@@ -128,8 +128,7 @@ struct Shared {
 /// Keeps the way to the manager up and tells how it stands.
 #[derive(Debug)]
 pub struct Control {
-    shutdown: CancellationToken,
-    task: JoinHandle<()>,
+    task: Essential,
     tunnel: watch::Receiver<Tunnel>,
     routes: watch::Receiver<RouteTable>,
     exchange: Exchange,
@@ -170,9 +169,9 @@ impl Control {
                 () = keeping => {}
             }
         };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("control")));
         Self {
-            shutdown,
-            task: tokio::spawn(task.instrument(tracing::info_span!("control"))),
+            task: Essential::new("control", shutdown, task),
             tunnel,
             routes,
             exchange,
@@ -197,21 +196,14 @@ impl Control {
         self.exchange.clone()
     }
 
-    /// Ends the task and drops the channel.
-    pub async fn stop(mut self) {
-        self.shutdown.cancel();
-        if let Err(error) = (&mut self.task).await
-            && error.is_panic()
-        {
-            tracing::error!("control task panicked");
-        }
+    /// Waits until the task ends by itself, which it should not.
+    pub async fn ended(&mut self) {
+        self.task.ended().await;
     }
-}
 
-/// A last resort: [`Control::stop`] is the plan.
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.task.abort();
+    /// Ends the task and drops the channel.
+    pub async fn stop(self) {
+        self.task.stop(CALL_TIME).await;
     }
 }
 

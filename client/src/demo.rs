@@ -25,6 +25,7 @@ use crate::failure::{Exit, Failure};
 use crate::local_dns::{LocalDns, Serving};
 use crate::originals::Originals;
 use crate::output::{print, print_line};
+use crate::routes::RouteTable;
 use crate::zones::{ZoneNames, Zones};
 use questions::{Answered, Question};
 use services::{DOMAIN, NAMESPACES, Services};
@@ -226,7 +227,7 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
     })?;
     let control = Control::start(manager, channel, request, session);
     let mut routes = control.routes();
-    let settled = routes.wait_for(crate::routes::RouteTable::is_settled);
+    let settled = routes.wait_for(RouteTable::is_settled);
     if timeout(CHANGE_TIME, settled).await.is_err() {
         return Err(Failure::message(
             Exit::Other,

@@ -25,6 +25,7 @@ pub mod failure;
 pub mod output;
 pub mod progress;
 pub mod status;
+pub mod task;
 
 #[cfg(test)]
 mod test_util;

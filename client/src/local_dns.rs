@@ -12,14 +12,13 @@ use kubebridge_dns::name::ResponseCode;
 use kubebridge_dns::server::{self, Handler, Limits, Transport};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::control::exchange::{AskError, Exchange};
 use crate::originals::Originals;
 use crate::routes::RouteTable;
+use crate::task::Essential;
 use crate::zones::{Destination, Zones};
 
 /// How long queries in flight may take when the resolver ends: nobody is sent to it any longer.
@@ -92,57 +91,43 @@ impl Handler for LocalDns {
 
 /// A resolver that is serving.
 #[derive(Debug)]
-pub struct Serving {
-    shutdown: CancellationToken,
-    task: JoinHandle<std::io::Result<()>>,
-    has_ended: bool,
-}
+pub struct Serving(Essential);
 
 impl Serving {
     /// Starts serving on a pair of sockets.
     #[must_use]
     pub fn start(resolver: LocalDns, udp: UdpSocket, tcp: TcpListener) -> Self {
         let shutdown = CancellationToken::new();
+        let limits = Limits {
+            drain: DRAIN,
+            ..Limits::default()
+        };
         let serving = server::serve(
             vec![udp],
             vec![tcp],
             Arc::new(resolver),
-            Limits {
-                drain: DRAIN,
-                ..Limits::default()
-            },
+            limits,
             shutdown.clone(),
         );
-        Self {
-            shutdown,
-            task: tokio::spawn(serving.instrument(tracing::info_span!("resolver"))),
-            has_ended: false,
-        }
+        let task = async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "resolver failed");
+            }
+        };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));
+        Self(Essential::new("resolver", shutdown, task))
     }
 
     /// Waits until serving ends by itself, which it should not.
     pub async fn ended(&mut self) {
-        let outcome = (&mut self.task).await;
-        self.has_ended = true;
-        match outcome {
-            Ok(Ok(())) => tracing::error!("resolver ended"),
-            Ok(Err(error)) => tracing::error!(%error, "resolver failed"),
-            Err(error) => tracing::error!(%error, "resolver task failed"),
-        }
+        self.0.ended().await;
     }
 
     /// Ends serving once what is in flight is answered, or after a moment.
-    pub async fn stop(mut self) {
-        self.shutdown.cancel();
-        if !self.has_ended && timeout(2 * DRAIN, &mut self.task).await.is_err() {
-            tracing::warn!("resolver did not drain");
-        }
+    pub async fn stop(self) {
+        self.0.stop(2 * DRAIN).await;
     }
 }
 
-/// A last resort: [`Serving::stop`] is the plan.
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -15,15 +15,17 @@ pub use text::{routes_text, status_text};
 pub const SCHEMA: &str = "kubebridge/v1";
 
 /// What is asked over the control socket, one JSON object per line.
+///
+/// The empty braces make serde refuse further fields: a newer client may mean something by them.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// How the session stands.
-    Status,
+    Status {},
     /// What Services it knows.
-    Routes,
+    Routes {},
     /// To end.
-    Disconnect,
+    Disconnect {},
 }
 
 /// What is answered, one JSON object per line.
@@ -40,6 +42,26 @@ pub enum Reply {
     Ended(Option<String>),
     /// To anything else.
     Refused(String),
+}
+
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: &'static str,
+    sessions: &'a [T],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leftovers: Option<&'a [String]>,
+}
+
+/// Makes what `--output json` prints.
+#[must_use]
+pub fn document<T: Serialize>(sessions: &[T], leftovers: Option<&[String]>) -> String {
+    let document = Document {
+        schema: SCHEMA,
+        sessions,
+        leftovers,
+    };
+    // Plain data with text keys always has a JSON form.
+    serde_json::to_string(&document).unwrap_or_default()
 }
 
 /// How a session stands.

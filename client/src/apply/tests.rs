@@ -1,3 +1,5 @@
+//! The plan for hosts lines and DNS settings, with a property over all plans.
+
 use proptest::prelude::*;
 
 use super::*;

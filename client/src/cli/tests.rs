@@ -1,3 +1,5 @@
+//! What arguments, environment and files become, and what is refused how.
+
 use std::io::Write;
 
 use super::*;

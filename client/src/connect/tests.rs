@@ -1,3 +1,5 @@
+//! Which arguments make a configuration.
+
 use std::ffi::OsString;
 
 use super::*;

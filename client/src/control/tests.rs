@@ -1,3 +1,5 @@
+//! The way to a manager that is replaced, falls silent or skips changes.
+
 use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
 
 use super::*;
@@ -117,7 +119,6 @@ async fn a_manager_that_falls_silent_fails_queries_fast_and_is_noticed_in_three_
 async fn after_a_replaced_manager_the_session_is_reopened_and_what_is_gone_is_withdrawn() {
     let script = reversed();
     let manager = FakeManager::start(&script).await;
-    let address = manager.address;
     let control = control(&manager).await;
     let mut routes = control.routes();
     script.subscribed(1).await;
@@ -127,14 +128,14 @@ async fn after_a_replaced_manager_the_session_is_reopened_and_what_is_gone_is_wi
         .await
         .unwrap();
 
-    drop(manager);
+    let socket = manager.die();
     let mut tunnel = control.tunnel();
     tunnel
         .wait_for(|tunnel| tunnel.health() == Health::Degraded)
         .await
         .unwrap();
     assert_eq!(names(&routes), ["authors", "stale"]);
-    let _manager = FakeManager::start_at(&script, address).await;
+    let _manager = FakeManager::serve(&script, socket);
     let again = script.subscribed(2).await;
     script.send(page(9, &["authors"])).await;
     routes

@@ -1,3 +1,5 @@
+//! The demo as its users run it.
+
 use super::*;
 use crate::cli::Progress;
 

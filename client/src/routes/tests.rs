@@ -1,3 +1,5 @@
+//! What frames of the route stream make of the table.
+
 use super::*;
 use crate::test_util::cluster_ip;
 

@@ -126,3 +126,6 @@ impl HostsKeeper {
         all.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::tun::Tun;
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
+use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, watch};
 use tonic::transport::Channel;
 
@@ -196,7 +197,7 @@ impl<'os, O: Os> Parts<'os, O> {
             ..
         } = self;
         tokio::select! {
-            health = health_changed(cluster.as_mut()) => Event::Tunnel(health),
+            event = cluster_event(cluster.as_mut()) => event,
             () = hosts_due(hosts.as_mut()) => Event::RoutesChanged,
             () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
         }
@@ -262,24 +263,33 @@ impl<'os, O: Os> Parts<'os, O> {
     }
 }
 
-/// Waits until the manager starts or stops answering, and says which.
-async fn health_changed(cluster: Option<&mut Cluster>) -> Health {
-    let Some(cluster) = cluster else {
+/// Waits until the manager starts or stops answering, or is no longer watched.
+async fn cluster_event(cluster: Option<&mut Cluster>) -> Event {
+    let Some(Cluster {
+        control,
+        tunnel,
+        health,
+        ..
+    }) = cluster
+    else {
         return std::future::pending().await;
     };
-    let told = cluster.health;
-    let changed = cluster
-        .tunnel
-        .wait_for(|tunnel| tunnel.health() != told)
-        .await;
-    let health = changed.map(|tunnel| tunnel.health());
-    match health {
-        Ok(health) => {
-            cluster.health = health;
-            health
+    let told = *health;
+    tokio::select! {
+        () = control.ended() => Event::Stop(Stop::Broken),
+        Ok(now) = health_other_than(tunnel, told) => {
+            *health = now;
+            Event::Tunnel(now)
         }
-        Err(_) => std::future::pending().await,
     }
+}
+
+async fn health_other_than(
+    tunnel: &mut watch::Receiver<Tunnel>,
+    told: Health,
+) -> Result<Health, RecvError> {
+    let changed = tunnel.wait_for(|tunnel| tunnel.health() != told).await;
+    changed.map(|tunnel| tunnel.health())
 }
 
 /// Waits until the hosts lines need another look.

@@ -13,8 +13,10 @@ use super::{Effect, Ending, Event, State, Step, Stop, Undo, handle};
 use crate::cli::Output;
 use crate::connect::Config;
 use crate::failure::{Exit, Failure};
+use crate::output::print_line;
 use crate::progress::Reporter;
 use crate::status::board::{Board, Identity, Phase};
+use crate::status::document;
 
 /// How long the resolver answers on after the machine is restored: runtimes re-read their DNS
 /// settings every 5 s, and shall not meet a dead address meanwhile.
@@ -144,7 +146,13 @@ impl<O: Os> Runner<'_, O> {
             Undo::CloseSession => self.parts.close_session().await,
         };
         match outcome {
-            Ok(detail) => self.reporter.step(undo.label(), &detail, start.elapsed()),
+            Ok(detail) => {
+                if undo == Undo::RemoveLink {
+                    // The host has taken everything back, also what failed before.
+                    self.troubles.clear();
+                }
+                self.reporter.step(undo.label(), &detail, start.elapsed());
+            }
             Err(failure) => {
                 let trouble = format!("{}: {:#}", undo.label(), failure.error);
                 tracing::error!(%trouble, "not undone");
@@ -179,10 +187,8 @@ impl<O: Os> Runner<'_, O> {
     }
 
     fn announce(&self) {
-        if self.output == Output::Json
-            && let Ok(json) = serde_json::to_string(&self.board.status())
-        {
-            crate::output::print_line(&json);
+        if self.output == Output::Json {
+            print_line(&document(&[self.board.status()], None));
         }
         self.reporter.connected();
         tracing::info!("connected");

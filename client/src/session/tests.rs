@@ -1,3 +1,5 @@
+//! The table of states and events.
+
 use super::*;
 
 /// Feeds events and returns the effects they have.

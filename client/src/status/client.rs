@@ -78,7 +78,7 @@ impl Session {
     ///
     /// The session went away or said something else.
     pub async fn status(mut self) -> anyhow::Result<StatusReport> {
-        match self.ask(Request::Status).await? {
+        match self.ask(Request::Status {}).await? {
             Reply::Status(report) => Ok(*report),
             other => Err(unexpected(&other)),
         }
@@ -90,7 +90,7 @@ impl Session {
     ///
     /// The session went away or said something else.
     pub async fn routes(mut self) -> anyhow::Result<RoutesReport> {
-        match self.ask(Request::Routes).await? {
+        match self.ask(Request::Routes {}).await? {
             Reply::Routes(report) => Ok(report),
             other => Err(unexpected(&other)),
         }
@@ -102,7 +102,7 @@ impl Session {
     ///
     /// The session went away or could not undo everything.
     pub async fn disconnect(mut self, mut progress: impl FnMut(&str)) -> anyhow::Result<()> {
-        let mut reply = self.ask(Request::Disconnect).await?;
+        let mut reply = self.ask(Request::Disconnect {}).await?;
         loop {
             match reply {
                 Reply::Progress(text) => progress(&text),

@@ -177,9 +177,9 @@ async fn attend(
     let mut reader = BufReader::new((&mut stream).take(REQUEST_BYTES));
     timeout(PATIENCE, reader.read_line(&mut line)).await??;
     match serde_json::from_str(&line) {
-        Ok(Request::Status) => send(&mut stream, &Reply::Status(Box::new(board.status()))).await,
-        Ok(Request::Routes) => send(&mut stream, &Reply::Routes(board.routes())).await,
-        Ok(Request::Disconnect) => disconnect(&mut stream, board, stops).await,
+        Ok(Request::Status {}) => send(&mut stream, &Reply::Status(Box::new(board.status()))).await,
+        Ok(Request::Routes {}) => send(&mut stream, &Reply::Routes(board.routes())).await,
+        Ok(Request::Disconnect {}) => disconnect(&mut stream, board, stops).await,
         Err(error) => {
             send(
                 &mut stream,

@@ -75,6 +75,7 @@ impl Script {
 /// A manager that runs until it is dropped.
 pub(crate) struct FakeManager {
     pub(crate) address: SocketAddr,
+    listener: std::net::TcpListener,
     /// Its own, so that its connections die with it.
     runtime: Option<Runtime>,
 }
@@ -89,13 +90,19 @@ impl Drop for FakeManager {
 
 impl FakeManager {
     pub(crate) async fn start(script: &Arc<Script>) -> Self {
-        Self::start_at(script, "127.0.0.1:0".parse().unwrap()).await
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::serve(script, listener.into_std().unwrap())
     }
 
-    pub(crate) async fn start_at(script: &Arc<Script>, address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
+    /// Dies with its connections, and returns its socket, where clients then wait unheard.
+    pub(crate) fn die(self) -> std::net::TcpListener {
+        self.listener.try_clone().unwrap()
+    }
+
+    /// Serves on a socket, the last manager's for example.
+    pub(crate) fn serve(script: &Arc<Script>, listener: std::net::TcpListener) -> Self {
         let address = listener.local_addr().unwrap();
-        let listener = listener.into_std().unwrap();
+        let kept = listener.try_clone().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -109,6 +116,7 @@ impl FakeManager {
         });
         Self {
             address,
+            listener: kept,
             runtime: Some(runtime),
         }
     }

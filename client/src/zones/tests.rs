@@ -1,3 +1,5 @@
+//! Where names go, as a table.
+
 use super::*;
 use crate::test_util::table_of;
 

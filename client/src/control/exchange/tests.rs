@@ -1,3 +1,5 @@
+//! Queries over one stream: bounds, deadlines, tags.
+
 use kubebridge_proto::v1::DnsFailure;
 use tokio::time::Instant;
 

@@ -1,3 +1,5 @@
+//! Whole sessions on a machine that only writes down what is done to it.
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
