@@ -26,7 +26,7 @@ use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::Listeners;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
-use crate::source::Opened;
+use crate::source::{Opened, Told};
 
 /// How long open queries, calls and connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -71,11 +71,12 @@ pub async fn start(config: Config) -> Result<Running> {
 
     let shutdown = CancellationToken::new();
     let view_ids = Arc::new(ViewIds::default());
-    let observed = watch::Sender::new(None);
+    let told = Told::default();
     let service = Service {
         sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
         index,
-        observed: observed.subscribe(),
+        observed: told.observed.subscribe(),
+        ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         auth: config.auth,
         shutdown: shutdown.clone(),
@@ -86,7 +87,7 @@ pub async fn start(config: Config) -> Result<Running> {
     });
 
     let mut tasks = Tasks::new();
-    let watches = opened.spawn(&feed, observed, &shutdown, &mut tasks);
+    let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
         shutdown: shutdown.clone(),
