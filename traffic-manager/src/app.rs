@@ -19,7 +19,7 @@ use tracing::{Instrument, error_span, info, warn};
 
 use crate::admin::{self, Readiness};
 use crate::config::{AnswerServices, Auth, Config, Source};
-use crate::dns::{self, PlainDns, Settings};
+use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
@@ -53,7 +53,8 @@ pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
-    let settings = Settings::load(&config.resolution)?;
+    let followed = Followed::open(config.resolution.clone())?;
+    let settings = followed.current.clone();
     let opened = Opened::open(&config.source).await?;
     warn_of_auth(&config);
     if settings.upstreams.is_empty() {
@@ -92,14 +93,7 @@ pub async fn start(config: Config) -> Result<Running> {
         watches,
         shutdown: shutdown.clone(),
     };
-    let following = dns::follow(
-        config.resolution,
-        settings,
-        plain,
-        view_ids,
-        resolver,
-        shutdown.clone(),
-    );
+    let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", async move {
         following.await;
         Ok(())
