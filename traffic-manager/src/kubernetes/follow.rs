@@ -158,11 +158,15 @@ fn failure<K>(error: &watcher::Error, need: Need, first: bool) -> Seen<K> {
         Need::Required(_) => true,
         Need::Optional(_) => !forbidden && status.is_none_or(|status| status.code != NOT_FOUND),
     };
-    let (resource, cause) = (need.resource(), root_cause(error));
+    let resource = need.resource();
+    let cause = match status {
+        Some(status) => status.message.clone(),
+        None => root_cause(error).to_string(),
+    };
     if first && missed {
-        warn!(resource, verb, forbidden, %error, %cause, "watch failed");
+        warn!(resource, verb, forbidden, cause, "watch failed");
     } else {
-        debug!(resource, verb, forbidden, %error, %cause, "watch fails");
+        debug!(resource, verb, forbidden, cause, "watch fails");
     }
     if forbidden {
         Seen::Forbidden { verb }
