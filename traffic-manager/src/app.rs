@@ -19,14 +19,14 @@ use tracing::{Instrument, error_span, info, warn};
 
 use crate::admin::{self, Readiness};
 use crate::config::{AnswerServices, Auth, Config, Source};
-use crate::dns::{self, PlainDns, Settings};
+use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::Listeners;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
-use crate::source::Opened;
+use crate::source::{Opened, Told};
 
 /// How long open queries, calls and connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -53,7 +53,8 @@ pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
-    let settings = Settings::load(&config.resolution)?;
+    let followed = Followed::open(config.resolution.clone())?;
+    let settings = followed.current.clone();
     let opened = Opened::open(&config.source).await?;
     warn_of_auth(&config);
     if settings.upstreams.is_empty() {
@@ -71,11 +72,12 @@ pub async fn start(config: Config) -> Result<Running> {
 
     let shutdown = CancellationToken::new();
     let view_ids = Arc::new(ViewIds::default());
-    let observed = watch::Sender::new(None);
+    let told = Told::default();
     let service = Service {
         sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
         index,
-        observed: observed.subscribe(),
+        observed: told.observed.subscribe(),
+        ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         auth: config.auth,
         shutdown: shutdown.clone(),
@@ -86,19 +88,12 @@ pub async fn start(config: Config) -> Result<Running> {
     });
 
     let mut tasks = Tasks::new();
-    let watches = opened.spawn(&feed, observed, &shutdown, &mut tasks);
+    let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
         shutdown: shutdown.clone(),
     };
-    let following = dns::follow(
-        config.resolution,
-        settings,
-        plain,
-        view_ids,
-        resolver,
-        shutdown.clone(),
-    );
+    let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", async move {
         following.await;
         Ok(())

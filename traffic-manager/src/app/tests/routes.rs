@@ -327,7 +327,8 @@ async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> Socket
     let service = Service {
         sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::default())),
         index: Arc::clone(index),
-        observed: watch::Sender::new(None).subscribe(),
+        observed: watch::Sender::default().subscribe(),
+        ranges: watch::Sender::default().subscribe(),
         resolver,
         auth: Auth::PortForward,
         shutdown: shutdown.clone(),
