@@ -7,6 +7,8 @@
 
 pub mod sys;
 
+pub mod fault;
+
 pub mod net;
 
 pub mod scope;
