@@ -159,7 +159,7 @@ pub trait Host: Send {
     /// its addresses, its DNS settings, the hosts lines.
     ///
     /// To be called about a second after hosts lines were written (another writer may have won the
-    /// last instant) and at each drift.
+    /// last instant) and at each [`crate::watch::Drift`].
     fn verify(&mut self) -> impl Future<Output = Verified> + Send {
         async { Verified::default() }
     }

@@ -107,6 +107,11 @@ impl Bus {
             .map_err(|error| failed(error.into()))
     }
 
+    /// Returns the connection, for those who listen on it.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Asks whether a call may happen.
     pub(super) fn fault(&self, method: &'static str) -> Result<(), zbus::Error> {
         Ok(self.faults.step(method)?)
