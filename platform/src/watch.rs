@@ -81,6 +81,7 @@ pub struct DriftWatch {
     /// Keeps the queue open if every source has ended.
     _open: mpsc::Sender<Cause>,
     link: watch::Sender<Option<u32>>,
+    listening: watch::Receiver<bool>,
     burst: Burst,
     _sources: JoinSet<()>,
 }
@@ -103,9 +104,10 @@ impl DriftWatch {
     pub fn start(sys: &Sys, clock: Clock) -> Self {
         let (sender, cues) = mpsc::channel(QUEUE);
         let (link, followed) = watch::channel(None);
+        let (heard, listening) = watch::channel(false);
         let mut sources = JoinSet::new();
         let into = || Cues(sender.clone());
-        sources.spawn(bus::watch(sys.clone(), into()));
+        sources.spawn(bus::watch(sys.clone(), into(), heard));
         sources.spawn(links::watch(followed.clone(), into()));
         sources.spawn(files::watch(sys.clone(), followed, into()));
         sources.spawn(watch_clock(clock, into()));
@@ -113,6 +115,7 @@ impl DriftWatch {
             cues,
             _open: sender,
             link,
+            listening,
             burst: Burst::new(Instant::now()),
             _sources: sources,
         }
@@ -121,6 +124,13 @@ impl DriftWatch {
     /// Says which link is ours from now on.
     pub fn follow(&self, index: Option<u32>) {
         self.link.send_replace(index);
+    }
+
+    /// Waits until the system bus is listened to: what happens from then on is noticed.
+    pub async fn ready(&mut self) {
+        if self.listening.wait_for(|yes| *yes).await.is_err() {
+            tracing::debug!("the bus is not watched any more");
+        }
     }
 
     /// Waits for the end of the next burst of cues, or for the time to look anyway.

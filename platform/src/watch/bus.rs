@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::select_all;
+use tokio::sync::watch;
 use tokio::time::sleep;
 use zbus::{Connection, MatchRule, MessageStream, Variant, message};
 
 use super::{Cause, Cues};
+use crate::dns::DnsError;
 use crate::dns::bus::Bus;
 use crate::sys::Sys;
 
@@ -22,10 +24,10 @@ const RESOLVED: &str = "org.freedesktop.resolve1";
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Listens for good; when the bus comes back, so may have systemd-resolved.
-pub(super) async fn watch(sys: Sys, cues: Cues) {
+pub(super) async fn watch(sys: Sys, cues: Cues, listening: watch::Sender<bool>) {
     let mut lost = false;
     loop {
-        match listen(&sys, &cues, lost).await {
+        match listen(&sys, &cues, lost, &listening).await {
             Ok(()) => {
                 lost = true;
                 cues.put(Cause::ResolvedEnded);
@@ -37,10 +39,16 @@ pub(super) async fn watch(sys: Sys, cues: Cues) {
 }
 
 /// Listens until the connection ends.
-async fn listen(sys: &Sys, cues: &Cues, lost: bool) -> Result<(), crate::dns::DnsError> {
+async fn listen(
+    sys: &Sys,
+    cues: &Cues,
+    lost: bool,
+    listening: &watch::Sender<bool>,
+) -> Result<(), DnsError> {
     let bus = Bus::connect(sys).await?;
     let subscribed = subscribe(bus.connection()).await;
-    let mut signals = select_all(subscribed.map_err(crate::dns::DnsError::Bus)?);
+    let mut signals = select_all(subscribed.map_err(DnsError::Bus)?);
+    listening.send_replace(true);
     if lost {
         cues.put(Cause::ResolvedStarted);
     }
