@@ -4,6 +4,7 @@
 //! Ready says in words what is missing.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -15,6 +16,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::kubernetes::watch::Health;
+use crate::limit::Limited;
+
+/// The most connections: the probes of one pod and a few people.
+const MAX_CONNECTIONS: usize = 64;
+
+/// How long a connection may last: the port is open to the cluster, and whoever keeps connections
+/// open must not keep the probes out until the pod is killed for it.
+const LIFETIME: Duration = Duration::from_secs(5);
 
 /// What readiness depends on.
 #[derive(Debug, Clone)]
@@ -61,10 +70,13 @@ pub async fn serve(listener: TcpListener, readiness: Readiness) -> Result<()> {
         .route("/livez", get(|| std::future::ready("ok\n")))
         .route("/readyz", get(readyz))
         .with_state(readiness);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
-        .context("admin server failed")
+    axum::serve(
+        Limited::new(listener, MAX_CONNECTIONS).lifetime(LIFETIME),
+        router,
+    )
+    .with_graceful_shutdown(shutdown.cancelled_owned())
+    .await
+    .context("admin server failed")
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {

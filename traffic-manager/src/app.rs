@@ -19,15 +19,14 @@ use tracing::{Instrument, error_span, info, warn};
 
 use crate::admin::{self, Readiness};
 use crate::config::{AnswerServices, Auth, Config, Source};
-use crate::dns::{self, PlainDns, Settings};
+use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
-use crate::kubernetes::namespaces::Observed;
 use crate::listeners::Listeners;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
-use crate::source::Opened;
+use crate::source::{Opened, Told};
 
 /// How long open queries, calls and connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -46,7 +45,7 @@ pub struct Running {
 }
 
 /// What is running; each task says what it was and how it ended.
-type Tasks = JoinSet<(&'static str, Result<()>)>;
+pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 
 /// Starts everything; returns once all listeners are bound.
 ///
@@ -54,7 +53,8 @@ type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
-    let settings = Settings::load(&config.resolution)?;
+    let followed = Followed::open(config.resolution.clone())?;
+    let settings = followed.current.clone();
     let opened = Opened::open(&config.source).await?;
     warn_of_auth(&config);
     if settings.upstreams.is_empty() {
@@ -72,11 +72,12 @@ pub async fn start(config: Config) -> Result<Running> {
 
     let shutdown = CancellationToken::new();
     let view_ids = Arc::new(ViewIds::default());
-    let observed = watch::Sender::new(None);
+    let told = Told::default();
     let service = Service {
         sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
         index,
-        observed: observed.subscribe(),
+        observed: told.observed.subscribe(),
+        ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         auth: config.auth,
         shutdown: shutdown.clone(),
@@ -87,19 +88,12 @@ pub async fn start(config: Config) -> Result<Running> {
     });
 
     let mut tasks = Tasks::new();
-    let watches = opened.spawn(&feed, observed, &shutdown, &mut tasks);
+    let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
         shutdown: shutdown.clone(),
     };
-    let following = dns::follow(
-        config.resolution,
-        settings,
-        plain,
-        view_ids,
-        resolver,
-        shutdown.clone(),
-    );
+    let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", async move {
         following.await;
         Ok(())
@@ -212,8 +206,3 @@ fn warn_of_auth(config: &Config) {
 
 #[cfg(test)]
 mod tests;
-
-/// What the watch of the namespaces publishes.
-pub(crate) type ObservedSender = watch::Sender<Observed>;
-/// The tasks of a running manager, for what starts more of them.
-pub(crate) type Spawned = Tasks;

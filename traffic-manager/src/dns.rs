@@ -139,55 +139,88 @@ impl Handler for PlainDns {
     }
 }
 
-/// Follows the `resolv.conf`, until shutdown.
-pub async fn follow(
+/// The settings with the file they came from.
+#[derive(Debug)]
+pub struct Followed {
     resolution: Resolution,
-    mut current: Settings,
-    plain: watch::Sender<Arc<View>>,
-    view_ids: Arc<ViewIds>,
-    resolver: Arc<Resolver>,
-    shutdown: CancellationToken,
-) {
-    let Some(mut watch) = resolution.resolv_conf.as_deref().map(FileWatch::new) else {
-        return shutdown.cancelled().await;
-    };
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = watch.changed() => {}
-        }
-        let next = match Settings::load(&resolution) {
-            Ok(next) => next,
-            Err(error) => {
-                warn!(
-                    error = format!("{error:#}"),
-                    "resolv.conf cannot be read, the last stays"
-                );
-                continue;
-            }
+    watch: Option<FileWatch>,
+    /// The settings as they were read last.
+    pub current: Settings,
+}
+
+impl Followed {
+    /// Reads the file for the first time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open(resolution: Resolution) -> Result<Self> {
+        // Before the file is read, so that no change is missed.
+        let watch = resolution.resolv_conf.as_deref().map(FileWatch::new);
+        let current = Settings::load(&resolution)?;
+        Ok(Self {
+            resolution,
+            watch,
+            current,
+        })
+    }
+
+    /// Reads the file again whenever it changes, until shutdown.
+    pub async fn follow(
+        mut self,
+        plain: watch::Sender<Arc<View>>,
+        view_ids: Arc<ViewIds>,
+        resolver: Arc<Resolver>,
+        shutdown: CancellationToken,
+    ) {
+        let Some(mut watch) = self.watch.take() else {
+            return shutdown.cancelled().await;
         };
-        if next == current {
-            continue;
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = watch.changed() => {}
+            }
+            match Settings::load(&self.resolution) {
+                Ok(next) => self.replace(next, &plain, &view_ids, &resolver),
+                Err(error) => {
+                    warn!(
+                        error = format!("{error:#}"),
+                        "resolv.conf cannot be read, the last stays"
+                    );
+                }
+            }
+        }
+    }
+
+    fn replace(
+        &mut self,
+        next: Settings,
+        plain: &watch::Sender<Arc<View>>,
+        view_ids: &ViewIds,
+        resolver: &Resolver,
+    ) {
+        if next == self.current {
+            return;
         }
         info!(
             upstreams = next.upstreams.len(),
             search = next.view.search.len(),
             "resolv.conf read"
         );
-        if next.total != current.total {
+        if next.total != self.current.total {
             warn!("the new timeout takes effect with the next start");
         }
-        if next.view != current.view {
+        if next.view != self.current.view {
             let view = View {
                 id: view_ids.next(),
                 ..next.view.clone()
             };
             plain.send_replace(Arc::new(view));
         }
-        if next.upstreams != current.upstreams {
+        if next.upstreams != self.current.upstreams {
             resolver.set_upstreams(connect(&next.upstreams));
         }
-        current = next;
+        self.current = next;
     }
 }
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::config::Auth;
+use crate::kubernetes::cidrs::Ranges;
 use crate::kubernetes::index::Index;
 use crate::kubernetes::namespaces::Observed;
 use crate::sessions::{Session, Sessions};
@@ -40,6 +41,8 @@ pub struct Service {
     pub index: Arc<Index>,
     /// The namespaces seen in the cluster.
     pub observed: watch::Receiver<Observed>,
+    /// The ranges of `ClusterIPs`.
+    pub ranges: watch::Receiver<Ranges>,
     /// The engine that answers for sessions.
     pub resolver: Arc<Resolver>,
     /// How a session proves what it may do.

@@ -3,6 +3,7 @@
 //! Only this folder names Kubernetes types. [`index`] is pure and fed by [`watch`] or by manifests;
 //! nothing here knows about gRPC or DNS.
 
+pub mod cidrs;
 mod follow;
 pub mod index;
 pub mod manifest;

@@ -13,6 +13,7 @@ pub mod feed;
 pub mod file_watch;
 pub mod grpc;
 pub mod kubernetes;
+pub mod limit;
 pub mod listeners;
 pub mod manifests;
 pub mod records;

@@ -53,7 +53,10 @@ impl Manifests {
                 () = shutdown.cancelled() => return,
                 () = self.watch.changed() => {}
             }
-            match read(&self.path) {
+            let path = self.path.clone();
+            // Thousands of Services take a while to parse, which must not hold up an answer.
+            let reading = tokio::task::spawn_blocking(move || read(&path));
+            match reading.await.map_err(Into::into).and_then(|routes| routes) {
                 Ok(routes) => {
                     info!(services = routes.len(), "services file read");
                     feed.reset(&Scope::All, routes);

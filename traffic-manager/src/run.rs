@@ -8,9 +8,9 @@ use tracing_subscriber::EnvFilter;
 use crate::app;
 use crate::config::{Config, LogFormat};
 
-/// What is logged unless `RUST_LOG` says otherwise. kube logs each failed request as an error; the
-/// watches say once what matters of it.
-const DEFAULT_FILTER: &str = "info,kube_client=off";
+/// What is logged unless `RUST_LOG` says otherwise. kube logs each failed request as an error or
+/// warning; the watches say once what matters of it.
+const DEFAULT_FILTER: &str = "info,kube_client=off,kube_runtime=off";
 
 /// Sends log lines to stderr.
 pub fn start_logs(format: LogFormat) {

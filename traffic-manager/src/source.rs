@@ -8,13 +8,15 @@ use kubebridge_proto::routes::ServiceRoute;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{ObservedSender, Spawned, spawn};
+use crate::app::{Tasks, spawn};
 use crate::config::{Namespaces, Source};
 use crate::failure::{Exit, Failure};
 use crate::feed::Feed;
+use crate::kubernetes::cidrs::Ranges;
 use crate::kubernetes::index::{Scope, Served};
+use crate::kubernetes::namespaces::Observed;
 use crate::kubernetes::watch::{Cluster, Health};
-use crate::kubernetes::{namespaces, watch as services};
+use crate::kubernetes::{cidrs, namespaces, watch as services};
 use crate::manifests::Manifests;
 
 /// A source that can be used.
@@ -30,6 +32,13 @@ pub(crate) enum Opened {
         routes: Vec<ServiceRoute>,
         served: Served,
     },
+}
+
+/// What a cluster tells beside its Services.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) observed: watch::Sender<Observed>,
+    pub(crate) ranges: watch::Sender<Ranges>,
 }
 
 /// How each watch does, by the name of what it watches.
@@ -77,13 +86,13 @@ impl Opened {
     pub(crate) fn spawn(
         self,
         feed: &Arc<Feed>,
-        observed: ObservedSender,
+        told: Told,
         shutdown: &CancellationToken,
-        tasks: &mut Spawned,
+        tasks: &mut Tasks,
     ) -> Watches {
         match self {
             Self::Nothing => {
-                hold(observed, shutdown, tasks);
+                hold(told, shutdown, tasks);
                 Vec::new()
             }
             Self::Manifests {
@@ -91,7 +100,7 @@ impl Opened {
                 routes,
                 served: _,
             } => {
-                hold(observed, shutdown, tasks);
+                hold(told, shutdown, tasks);
                 feed.reset(&Scope::All, routes);
                 let following = manifests.follow(Arc::clone(feed), shutdown.clone());
                 spawn(tasks, "services file", done(following));
@@ -103,6 +112,9 @@ impl Opened {
                     Served::Namespaces(names) => namespace_scopes(names),
                     Served::All => vec![Scope::All],
                 };
+                let Told { observed, ranges } = told;
+                let watching = cidrs::service_cidrs(cluster.clone(), ranges, shutdown.clone());
+                spawn(tasks, "service ranges", done(watching));
                 if served == Served::All {
                     let watching =
                         namespaces::namespaces(cluster.clone(), observed, shutdown.clone());
@@ -126,7 +138,7 @@ fn watch_scope(
     scope: Scope,
     feed: &Arc<Feed>,
     shutdown: &CancellationToken,
-    tasks: &mut Spawned,
+    tasks: &mut Tasks,
 ) -> (String, watch::Receiver<Health>) {
     let what = match &scope {
         Scope::Namespace(name) => format!("services of namespace {name}"),
@@ -144,12 +156,12 @@ fn watch_scope(
     (what, seen)
 }
 
-/// Keeps the sender of what nobody observes, so that its followers wait instead of ending.
-fn hold(observed: ObservedSender, shutdown: &CancellationToken, tasks: &mut Spawned) {
+/// Keeps the senders of what nobody observes, so that their followers wait instead of ending.
+fn hold(senders: impl Send + 'static, shutdown: &CancellationToken, tasks: &mut Tasks) {
     let shutdown = shutdown.clone();
-    spawn(tasks, "namespaces", async move {
+    spawn(tasks, "unobserved", async move {
         shutdown.cancelled().await;
-        drop(observed);
+        drop(senders);
         Ok(())
     });
 }

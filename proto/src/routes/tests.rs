@@ -1,3 +1,5 @@
+//! Routes survive the wire, and what a newer or broken peer sends is named.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

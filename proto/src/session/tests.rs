@@ -1,3 +1,5 @@
+//! The handshake survives the wire, and what is wrong with a request is named.
+
 use proptest::collection::{btree_map, hash_set, vec};
 use proptest::option;
 use proptest::prelude::*;

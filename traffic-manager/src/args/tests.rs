@@ -1,3 +1,5 @@
+//! Tables of flags, variables and files, with what they make or why they are refused.
+
 use std::net::SocketAddr;
 use std::path::Path;
 

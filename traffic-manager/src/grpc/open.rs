@@ -44,10 +44,10 @@ pub(super) fn open(
         renewed, client_version, "session open"
     );
     debug!(namespaces = ?session.grant().borrow().namespaces, "session granted");
-    Ok(describe(&session).into())
+    Ok(describe(service, &session).into())
 }
 
-fn describe(session: &Session) -> SessionInfo {
+fn describe(service: &Service, session: &Session) -> SessionInfo {
     let view = session.view();
     SessionInfo {
         id: session.id().to_owned(),
@@ -55,7 +55,7 @@ fn describe(session: &Session) -> SessionInfo {
         cluster_domain: view.cluster_domain.to_string(),
         search: view.search.iter().map(ToString::to_string).collect(),
         ndots: view.ndots,
-        service_cidrs: Vec::new(),
+        service_cidrs: service.ranges.borrow().iter().copied().collect(),
         pod_cidrs: Vec::new(),
         limits: Limits {
             idle: Some(IDLE),

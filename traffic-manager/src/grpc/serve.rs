@@ -6,12 +6,16 @@ use anyhow::{Context, Result};
 use kubebridge_proto::v1::traffic_manager_server::TrafficManagerServer;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use super::Service;
+use crate::limit::Limited;
+use crate::sessions::MAX_SESSIONS;
 
 /// The largest message a client may send: a DNS message of 65,535 octets and its envelope.
 const MAX_REQUEST: usize = 128 * 1024;
+
+/// The most connections: one for each session that is possible, and one for its data plane.
+const MAX_CONNECTIONS: usize = 2 * MAX_SESSIONS;
 
 /// The most calls at once on one connection; a client has four, the rest is head room.
 const MAX_CALLS: u32 = 256;
@@ -39,7 +43,7 @@ pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
             .set_not_serving::<TrafficManagerServer<Service>>()
             .await;
     };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = Limited::new(listener, MAX_CONNECTIONS).connections();
     Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
+use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -36,6 +37,9 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// renewal resumes from the last bookmark and costs one request.
 const WATCH_SECONDS: u32 = 60;
 
+/// The code for a resource the cluster does not have.
+const NOT_FOUND: u16 = 404;
+
 /// What happened.
 #[derive(Debug)]
 pub(super) enum Seen<K> {
@@ -60,10 +64,27 @@ pub(super) enum Seen<K> {
     Recovered,
 }
 
+/// What is followed, and whether we can do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Somebody should look when this resource is not allowed.
+    Required(&'static str),
+    /// Many clusters do not allow this resource, and that is fine.
+    Optional(&'static str),
+}
+
+impl Need {
+    fn resource(self) -> &'static str {
+        match self {
+            Self::Required(resource) | Self::Optional(resource) => resource,
+        }
+    }
+}
+
 /// Follows all objects of `api` until shutdown.
 pub(super) async fn follow<K>(
     api: Api<K>,
-    resource: &'static str,
+    need: Need,
     shutdown: CancellationToken,
     mut sink: impl FnMut(Seen<K>),
 ) where
@@ -91,12 +112,12 @@ pub(super) async fn follow<K>(
                 listing &= !matches!(event, Event::InitDone);
                 backoff = Backoff::default();
                 if trial.take().is_some() {
-                    recovered(resource, &mut sink);
+                    recovered(need.resource(), &mut sink);
                 }
                 sink(event.into());
             }
             Some(Err(error)) => {
-                sink(failure(&error, resource, trial.is_none()));
+                sink(failure(&error, need, trial.is_none()));
                 tokio::select! {
                     () = shutdown.cancelled() => return,
                     () = tokio::time::sleep(backoff.next(rand::random())) => {}
@@ -105,7 +126,7 @@ pub(super) async fn follow<K>(
             }
             None if trial.take().is_some() => {
                 backoff = Backoff::default();
-                recovered(resource, &mut sink);
+                recovered(need.resource(), &mut sink);
             }
             None => return,
         }
@@ -130,25 +151,46 @@ fn recovered<K>(resource: &'static str, sink: &mut impl FnMut(Seen<K>)) {
 }
 
 /// Sorts a failure, and logs the first of a row as something to look at.
-fn failure<K>(error: &watcher::Error, resource: &'static str, first: bool) -> Seen<K> {
-    let (verb, forbidden) = match error {
-        watcher::Error::InitialListFailed(error) => ("list", is_forbidden(error)),
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
-            ("watch", is_forbidden(error))
-        }
-        watcher::Error::WatchError(status) => ("watch", status.is_forbidden()),
-        watcher::Error::NoResourceVersion => ("list", false),
+fn failure<K>(error: &watcher::Error, need: Need, first: bool) -> Seen<K> {
+    let (verb, status) = refusal(error);
+    let forbidden = status.is_some_and(Status::is_forbidden);
+    let missed = match need {
+        Need::Required(_) => true,
+        Need::Optional(_) => !forbidden && status.is_none_or(|status| status.code != NOT_FOUND),
     };
-    let cause = root_cause(error);
-    if first {
-        warn!(resource, verb, forbidden, %error, %cause, "watch failed");
+    let resource = need.resource();
+    let cause = match status {
+        Some(status) => status.message.clone(),
+        None => root_cause(error).to_string(),
+    };
+    if first && missed {
+        warn!(resource, verb, forbidden, cause, "watch failed");
     } else {
-        debug!(resource, verb, forbidden, %error, %cause, "watch still fails");
+        debug!(resource, verb, forbidden, cause, "watch fails");
     }
     if forbidden {
         Seen::Forbidden { verb }
     } else {
         Seen::Away
+    }
+}
+
+/// Returns what was being done, and what the API server said when it was the one to refuse.
+fn refusal(error: &watcher::Error) -> (&'static str, Option<&Status>) {
+    match error {
+        watcher::Error::InitialListFailed(error) => ("list", said(error)),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+            ("watch", said(error))
+        }
+        watcher::Error::WatchError(status) => ("watch", Some(status)),
+        watcher::Error::NoResourceVersion => ("list", None),
+    }
+}
+
+fn said(error: &kube::Error) -> Option<&Status> {
+    match error {
+        kube::Error::Api(status) => Some(status),
+        _ => None,
     }
 }
 
@@ -159,13 +201,6 @@ fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static)
         innermost = source;
     }
     innermost
-}
-
-fn is_forbidden(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.is_forbidden(),
-        _ => false,
-    }
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -13,12 +13,24 @@ use super::service::route;
 /// The namespace of a manifest that names none, as with `kubectl apply`.
 const DEFAULT_NAMESPACE: &str = "default";
 
+/// The most documents in a file, and the most values in all of them: 10,000 Services as `kubectl`
+/// writes them have 1,000,000 values, and the file is the operator's own.
+const MAX_DOCUMENTS: usize = 100_000;
+const MAX_NODES: usize = 10_000_000;
+
 /// Reads the Services of a manifest.
 ///
 /// # Errors
 /// When the text is no YAML, or a Service in it cannot be routed; the error names the Service.
 pub fn routes(text: &str) -> Result<Vec<ServiceRoute>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: MAX_DOCUMENTS,
+            max_nodes: MAX_NODES,
+            max_events: 4 * MAX_NODES,
+        },
+    };
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| one_line(&error))
         .context("not a YAML or JSON document")?;
     let mut routes: Vec<ServiceRoute> = Vec::new();
@@ -141,6 +153,17 @@ items:
         for text in ["", "---\n", "# only a comment\n"] {
             assert_eq!(names(text), [""; 0], "{text:?}");
         }
+    }
+
+    #[test]
+    fn more_documents_than_the_parser_takes_by_default_are_read() {
+        let document = |number: u32| {
+            format!(
+                "---\nkind: Service\nmetadata: {{name: s{number}}}\nspec: {{clusterIP: 10.0.0.1}}\n"
+            )
+        };
+        let text: String = (0..1100).map(document).collect();
+        assert_eq!(routes(&text).unwrap().len(), 1100);
     }
 
     #[test]

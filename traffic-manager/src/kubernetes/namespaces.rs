@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::follow::{Seen, follow};
+use super::follow::{Need, Seen, follow};
 use super::watch::Cluster;
 
 /// Namespaces as observed in the cluster; `None` until they are, or when that is not allowed.
@@ -26,7 +26,7 @@ pub async fn namespaces(
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(cluster.client);
     let mut names = BTreeSet::new();
     let mut complete = false;
-    follow(api, "namespaces", shutdown, |seen| {
+    follow(api, Need::Optional("namespaces"), shutdown, |seen| {
         match seen {
             Seen::Restart => {
                 names.clear();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::follow::{CONNECT_TIMEOUT, Seen, follow};
+use super::follow::{CONNECT_TIMEOUT, Need, Seen, follow};
 use super::index::Scope;
 use super::service::route;
 use crate::feed::Feed;
@@ -86,7 +86,10 @@ pub async fn services(
         listed: Vec::new(),
         complete: false,
     };
-    follow(api, RESOURCE, shutdown, |seen| feeder.see(seen)).await;
+    follow(api, Need::Required(RESOURCE), shutdown, |seen| {
+        feeder.see(seen);
+    })
+    .await;
 }
 
 /// Turns what is seen into calls of the feed.

@@ -1,3 +1,5 @@
+//! Which names of Services are answered, how, and which are left to the upstreams.
+
 use super::*;
 use crate::kubernetes::index::{Scope, Served};
 use crate::kubernetes::manifest;

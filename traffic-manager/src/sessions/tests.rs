@@ -1,3 +1,5 @@
+//! Sessions open, renew, expire and are bounded.
+
 use kubebridge_dns::view::{BarePolicy, PlainView};
 
 use super::*;

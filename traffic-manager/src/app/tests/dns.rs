@@ -1,3 +1,5 @@
+//! DNS under the view of a session, and plain DNS beside it.
+
 use kubebridge_proto::v1::exchange_dns_response::Outcome;
 use tokio::net::UdpSocket;
 use tonic::Code;

@@ -1,3 +1,5 @@
+//! Probes, drain, broken files, and a `resolv.conf` that changes.
+
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,3 +1,5 @@
+//! Route streams over the wire: every kind of Service, resume, slow subscribers.
+
 use std::collections::BTreeMap;
 
 use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, ServiceKind, ServiceRoute};
@@ -325,7 +327,8 @@ async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> Socket
     let service = Service {
         sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::default())),
         index: Arc::clone(index),
-        observed: watch::Sender::new(None).subscribe(),
+        observed: watch::Sender::default().subscribe(),
+        ranges: watch::Sender::default().subscribe(),
         resolver,
         auth: Auth::PortForward,
         shutdown: shutdown.clone(),

@@ -1,3 +1,5 @@
+//! Sessions, namespaces, echo and health over the wire.
+
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;

@@ -1,3 +1,5 @@
+//! Which frames a client gets: pages, deltas, snapshots, and when.
+
 use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, ServiceKind, ServiceRoute};
 
 use super::subscription::Subscription;

@@ -130,9 +130,14 @@ fn start(says: &[Say]) -> World {
     let api: Api<Service> = Api::namespaced(Client::new(service, "default"), "default");
     let (sender, seen) = mpsc::unbounded_channel();
     let shutdown = CancellationToken::new();
-    let following = follow(api, "services", shutdown.clone(), move |seen| {
-        let _ = sender.send(describe(&seen));
-    });
+    let following = follow(
+        api,
+        Need::Required("services"),
+        shutdown.clone(),
+        move |seen| {
+            let _ = sender.send(describe(&seen));
+        },
+    );
     World {
         seen,
         script,

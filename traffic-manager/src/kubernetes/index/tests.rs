@@ -1,3 +1,5 @@
+//! What readers of the index see, step by step and for random histories.
+
 use kubebridge_proto::routes::ServiceKind;
 use proptest::prelude::*;
 
