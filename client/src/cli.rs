@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
@@ -99,7 +100,7 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_MANAGER")]
     pub manager: Option<SocketAddr>,
     /// Stay in the foreground until interrupted
-    #[arg(long, env = "KUBEBRIDGE_FOREGROUND")]
+    #[arg(long, env = "KUBEBRIDGE_FOREGROUND", value_parser = FalseyValueParser::new())]
     pub foreground: bool,
     /// How the system's DNS is pointed at the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
@@ -135,7 +136,7 @@ pub struct DemoArgs {
     )]
     pub dns_listen: SocketAddr,
     /// Exit after the checks: 0 when all answers were right, else 1
-    #[arg(long, env = "KUBEBRIDGE_ONCE")]
+    #[arg(long, env = "KUBEBRIDGE_ONCE", value_parser = FalseyValueParser::new())]
     pub once: bool,
 }
 

@@ -36,5 +36,7 @@ pub fn start_log(verbose: u8) {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(false)
+        // It would panic where stderr is gone, in the middle of undoing.
+        .log_internal_errors(false)
         .try_init();
 }
