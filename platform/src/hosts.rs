@@ -1,11 +1,13 @@
 //! The hosts file as bytes: our lines in, our lines out, everything else untouched.
 //!
 //! Pure; the file itself is `hosts/file.rs`. A line is ours when its trailing comment is exactly
-//! `kubebridge:SESSION:NUMBER`. There is no block around our lines: other tools rewrite, reorder
+//! `kubebridge:SESSION:NUMBER`. Numbers start at 1, or at 0 when the last foreign line had no line
+//! break and was given one: so another session knows it, too, and may outlive us. There is no block around our lines: other tools rewrite, reorder
 //! and split such blocks, and an unterminated one swallows lines of the user.
 //!
 //! An edit removes our lines wherever they are, which gives the file as if we had never been
-//! there, and puts the wanted ones at its end. Our lines always end in a line break, so that what
+//! there, and puts the wanted ones at its end. If they are all there already they stay where they
+//! are: two tools that each want to be last would never come to rest. Our lines always end in a line break, so that what
 //! another tool appends never lands on one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,20 +94,73 @@ pub fn edit(
         conflicts,
         lines: lines.len(),
     };
-    if !lines.is_empty() {
-        edit.note.unterminated = terminate(&mut edit.bytes, ending);
+    if lines.is_empty() {
+        return Ok(edit);
     }
-    for (number, line) in lines.iter().enumerate() {
-        let HostsLine { address, names } = line;
-        let text = format!(
-            "{address}\t{} # kubebridge:{session}:{}",
-            names.join(" "),
-            number + 1
-        );
+    let inherited = inherited(&edit.bytes);
+    edit.note.unterminated = terminate(&mut edit.bytes, ending).or(inherited);
+    let first = usize::from(edit.note.unterminated.is_none());
+    let texts: Vec<_> = lines
+        .iter()
+        .zip(first..)
+        .map(|(line, number)| text(line, session, number))
+        .collect();
+    if is_there(now, session, &texts) {
+        edit.bytes = now.to_vec();
+        return Ok(edit);
+    }
+    for text in texts {
         edit.bytes.extend_from_slice(text.as_bytes());
         edit.bytes.extend_from_slice(ending.bytes());
     }
     Ok(edit)
+}
+
+fn text(line: &HostsLine, session: &SessionId, number: usize) -> String {
+    let HostsLine { address, names } = line;
+    format!(
+        "{address}\t{} # kubebridge:{session}:{number}",
+        names.join(" ")
+    )
+}
+
+/// Tells whether the lines of `session` in `now` are exactly these, in order and whole.
+fn is_there(now: &[u8], session: &SessionId, texts: &[String]) -> bool {
+    let lines = now.split_inclusive(|&byte| byte == b'\n');
+    let ours = lines.filter(|line| owner(line) == Some(session.as_str()));
+    let whole = ours.map(|line| {
+        let line = line.strip_suffix(b"\n")?;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    });
+    whole.eq(texts.iter().map(|text| Some(text.as_bytes())))
+}
+
+/// Returns the last foreign line of a file in which another session gave it its line break, as long
+/// as nobody else wrote behind it.
+fn inherited(bytes: &[u8]) -> Option<Unterminated> {
+    let mut last: &[u8] = b"";
+    let mut given = false;
+    let mut marked = false;
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        match mark(line) {
+            Some((_, number)) => {
+                marked = true;
+                given |= number == "0";
+            }
+            None if marked => return None,
+            None => last = line,
+        }
+    }
+    let broken = |ending: Ending| {
+        let line = last.strip_suffix(ending.bytes())?.to_vec();
+        Some(Unterminated { line, ending })
+    };
+    let ending = if last.ends_with(b"\r\n") {
+        Ending::CrLf
+    } else {
+        Ending::Lf
+    };
+    given.then(|| broken(ending)).flatten()
 }
 
 /// Takes every line of `session` out of `now`, and the line break we once added before them.
@@ -138,13 +193,18 @@ pub fn sessions(now: &[u8]) -> BTreeSet<SessionId> {
         .collect()
 }
 
-/// Returns the session in the mark at the end of a line, if its last comment is exactly our mark.
+/// Returns the session of a line of ours.
 fn owner(line: &[u8]) -> Option<&str> {
+    mark(line).map(|(session, _)| session)
+}
+
+/// Returns session and number of the mark of a line, if its last comment is exactly our mark.
+fn mark(line: &[u8]) -> Option<(&str, &str)> {
     let comment = line.iter().rposition(|&byte| byte == b'#')?;
     let comment = str::from_utf8(line[comment + 1..].trim_ascii()).ok()?;
     let (session, number) = comment.strip_prefix("kubebridge:")?.split_once(':')?;
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then_some(session)
+    digits.then_some((session, number))
 }
 
 /// Splits the wanted lines into those to write and the names to report.
@@ -200,7 +260,7 @@ fn refusal(
     if name.eq_ignore_ascii_case(host_name) || name.eq_ignore_ascii_case(short) {
         return Some("the name of this machine".to_owned());
     }
-    if name.contains('.') && scope::has_public_tld(name) {
+    if name.contains('.') && !is_below_svc(name) && scope::has_public_tld(name) {
         return Some("its last label is a public top-level domain".to_owned());
     }
     taken
@@ -209,6 +269,12 @@ fn refusal(
             Some(session) => format!("session {session} has it"),
             None => format!("line {} has it", holder.line),
         })
+}
+
+/// Tells whether it is a full Service name, `SERVICE.NAMESPACE.svc.DOMAIN`: a cluster's own domain
+/// may well be below a public one.
+fn is_below_svc(name: &str) -> bool {
+    name.split('.').nth(2) == Some("svc") && name.split('.').count() > 4
 }
 
 /// Headless Services have no address, and these would send the laptop to itself or nowhere.
