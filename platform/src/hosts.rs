@@ -10,24 +10,22 @@
 //! are: two tools that each want to be last would never come to rest. Our lines always end in a line break, so that what
 //! another tool appends never lands on one of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostsConflict;
 use crate::intent::HostsLine;
-use crate::scope;
 use crate::sys::SessionId;
 
+use admit::admit;
+
+mod admit;
 pub mod file;
 
 /// The biggest foreign content that lines are added to: a hosts file this size is somebody's
 /// mistake, and rewriting it on every change would be ours.
 pub const MAX_FOREIGN_BYTES: usize = 16 * 1024 * 1024;
-
-/// Names that are never written, whoever asks: they steer proxies and tunnels or mean this machine.
-const NEVER: [&str; 3] = ["localhost", "wpad", "isatap"];
 
 /// What undoing needs to know besides the marks on the lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,110 +203,6 @@ fn mark(line: &[u8]) -> Option<(&str, &str)> {
     let (session, number) = comment.strip_prefix("kubebridge:")?.split_once(':')?;
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     digits.then_some((session, number))
-}
-
-/// Splits the wanted lines into those to write and the names to report.
-fn admit(
-    foreign: &[u8],
-    wanted: &[HostsLine],
-    host_name: &str,
-) -> (Vec<HostsLine>, Vec<HostsConflict>) {
-    let taken = if wanted.is_empty() {
-        BTreeMap::new()
-    } else {
-        names(foreign)
-    };
-    let mut conflicts = BTreeSet::new();
-    let mut lines = Vec::with_capacity(wanted.len());
-    for HostsLine { address, names } in wanted {
-        let admitted = |name: &&String| match refusal(*address, name, host_name, &taken) {
-            Some(reason) => {
-                conflicts.insert(HostsConflict {
-                    name: (*name).clone(),
-                    reason,
-                });
-                false
-            }
-            None => true,
-        };
-        let names: Vec<_> = names.iter().filter(admitted).cloned().collect();
-        let line = HostsLine {
-            address: *address,
-            names,
-        };
-        if !line.names.is_empty() {
-            lines.push(line);
-        }
-    }
-    (lines, conflicts.into_iter().collect())
-}
-
-/// Tells why `name` must not be written, if so.
-fn refusal(
-    address: IpAddr,
-    name: &str,
-    host_name: &str,
-    taken: &BTreeMap<Vec<u8>, Holder>,
-) -> Option<String> {
-    if !is_service_address(address) {
-        return Some(format!("{address} cannot be the address of a service"));
-    }
-    if NEVER.contains(&name) || name.ends_with(".localhost") {
-        return Some("a name with a fixed meaning".to_owned());
-    }
-    let short = host_name.split('.').next().unwrap_or(host_name);
-    if name.eq_ignore_ascii_case(host_name) || name.eq_ignore_ascii_case(short) {
-        return Some("the name of this machine".to_owned());
-    }
-    if name.contains('.') && !is_below_svc(name) && scope::has_public_tld(name) {
-        return Some("its last label is a public top-level domain".to_owned());
-    }
-    taken
-        .get(name.as_bytes())
-        .map(|holder| match &holder.session {
-            Some(session) => format!("session {session} has it"),
-            None => format!("line {} has it", holder.line),
-        })
-}
-
-/// Tells whether it is a full Service name, `SERVICE.NAMESPACE.svc.DOMAIN`: a cluster's own domain
-/// may well be below a public one.
-fn is_below_svc(name: &str) -> bool {
-    name.split('.').nth(2) == Some("svc") && name.split('.').count() > 4
-}
-
-/// Headless Services have no address, and these would send the laptop to itself or nowhere.
-fn is_service_address(address: IpAddr) -> bool {
-    let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
-    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || broadcast)
-}
-
-/// Who has a name already.
-struct Holder {
-    line: usize,
-    session: Option<String>,
-}
-
-/// Collects the names of all lines, lower-cased, with the first line that has each.
-fn names(bytes: &[u8]) -> BTreeMap<Vec<u8>, Holder> {
-    let mut names = BTreeMap::new();
-    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-        let entry = line.split(|&byte| byte == b'#').next().unwrap_or(line);
-        let fields = entry
-            .split(u8::is_ascii_whitespace)
-            .filter(|field| !field.is_empty());
-        for name in fields.skip(1) {
-            let session = || owner(line).map(str::to_owned);
-            let holder = || Holder {
-                line: index + 1,
-                session: session(),
-            };
-            names
-                .entry(name.to_ascii_lowercase())
-                .or_insert_with(holder);
-        }
-    }
-    names
 }
 
 /// Gives the last line a line break if it has none.
