@@ -141,6 +141,14 @@ pub enum HostError {
     Worker,
 }
 
+impl HostError {
+    /// Tells whether another program holds port 53 on the link's address, or on all of them.
+    pub fn is_port_busy(&self) -> bool {
+        let in_use = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AddrInUse;
+        matches!(self, Self::Link(LinkError::Bind { source, .. }) if in_use(source))
+    }
+}
+
 /// The operating system as a session sees it.
 ///
 /// Order of use: `open` once, `apply` as often as the wish changes, `verify` whenever something may

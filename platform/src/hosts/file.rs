@@ -34,6 +34,16 @@ pub struct HostsFile {
     session: SessionId,
     host_name: String,
     recorded: Option<Recorded>,
+    last: Option<Last>,
+}
+
+/// What the last write left, to see at a glance that nothing has changed since.
+#[derive(Debug)]
+struct Last {
+    wanted: Vec<HostsLine>,
+    bytes: Vec<u8>,
+    lines: usize,
+    conflicts: Vec<HostsConflict>,
 }
 
 /// What the journal knows about our lines.
@@ -93,6 +103,7 @@ impl HostsFile {
             session,
             host_name,
             recorded,
+            last: None,
         }
     }
 
@@ -106,15 +117,24 @@ impl HostsFile {
         self.repair(journal)?;
         for _ in 0..MAX_TRIES {
             let now = self.fs.read(Path::new(HOSTS))?;
-            let edit = self.edit(now.as_deref().unwrap_or_default(), wanted)?;
-            let changed = edit.bytes != now.as_deref().unwrap_or_default();
+            let bytes = now.as_deref().unwrap_or_default();
+            if let Some(last) = &self.last
+                && last.bytes == bytes
+                && last.wanted == wanted
+            {
+                return Ok(last.written(false));
+            }
+            let edit = self.edit(bytes, wanted)?;
+            let changed = edit.bytes != bytes;
             if !changed || self.store(now.as_deref(), &edit, journal)? {
                 self.settle(&edit, journal);
-                return Ok(Written {
-                    changed,
+                let last = Last {
+                    wanted: wanted.to_vec(),
+                    bytes: edit.bytes,
                     lines: edit.lines,
                     conflicts: edit.conflicts,
-                });
+                };
+                return Ok(self.last.insert(last).written(changed));
             }
         }
         Err(FsError::Contended(HOSTS.into()).into())
@@ -263,6 +283,16 @@ impl HostsFile {
             }
         }
         Err(FsError::Contended(HOSTS.into()))
+    }
+}
+
+impl Last {
+    fn written(&self, changed: bool) -> Written {
+        Written {
+            changed,
+            lines: self.lines,
+            conflicts: self.conflicts.clone(),
+        }
     }
 }
 

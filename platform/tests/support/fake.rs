@@ -142,11 +142,14 @@ pub(crate) struct State {
     pub(crate) deaf: BTreeSet<&'static str>,
 }
 
+/// A server as it goes over the bus: family, address, port, TLS name.
+type Server = (i32, Vec<u8>, u16, String);
+
 /// The settings of a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     /// Its servers.
-    pub(crate) servers: Vec<(i32, Vec<u8>, u16, String)>,
+    pub(crate) servers: Vec<Server>,
     /// Its domains.
     pub(crate) domains: Vec<(String, bool)>,
     /// Whether it takes names without a domain.
@@ -311,8 +314,7 @@ impl State {
         let links = if deaf { &mut ignored } else { &mut self.links };
         let said = match member {
             "SetLinkDNSEx" => {
-                let (index, servers): (i32, Vec<(i32, Vec<u8>, u16, String)>) =
-                    body.deserialize().unwrap();
+                let (index, servers): (i32, Vec<Server>) = body.deserialize().unwrap();
                 let said: Vec<_> = servers.iter().map(|server| text(&server.1)).collect();
                 links.entry(index).or_default().servers = servers;
                 said.join(" ")

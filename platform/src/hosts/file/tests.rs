@@ -5,6 +5,8 @@ use super::*;
 use crate::fault::Faults;
 use crate::fs::{Kind, Snapshot};
 
+mod fixtures;
+
 struct Place {
     _folder: tempfile::TempDir,
     sys: Sys,
@@ -102,11 +104,14 @@ fn lines_come_change_and_go_and_the_file_is_as_before() {
             }
         );
         assert!(place.write(&["authors", "db"]).changed);
-        assert!(
-            place
-                .now()
-                .ends_with("10.96.0.7\tdb # kubebridge:0a1b2c3d:2\n")
-        );
+        // Counted from 0 where the file had to be given a line break.
+        let number = if original.ends_with("localhost") {
+            1
+        } else {
+            2
+        };
+        let line = format!("10.96.0.7\tdb # kubebridge:0a1b2c3d:{number}\n");
+        assert!(place.now().ends_with(&line));
         assert!(place.write(&[]).changed);
         assert_eq!(place.snapshot(), before, "{original:?}");
         assert_eq!(place.journal.history().pending, []);
