@@ -41,6 +41,9 @@ impl From<MessageError> for Unusable {
 pub(super) fn rework(mut reply: Vec<u8>, query: &Query) -> Result<Vec<u8>, Unusable> {
     let frame = Frame::read(&reply)?;
     judge(&frame, query)?;
+    for record in &frame.records {
+        frame.owner(record)?;
+    }
     let end = frame.end;
     let mut opts = frame.records.iter().filter(|r| r.rtype == RecordType::OPT);
     let opt = opts.next().map(|record| record.start..record.data.end);
@@ -133,6 +136,9 @@ fn replace_opt(
         let Some((at, target)) = pointer_of(reply, name) else {
             continue;
         };
+        if old.contains(&target) {
+            return Err(MessageError::BadName.into());
+        }
         if target >= old.end {
             let target = u16::try_from(moved(target)).ok().filter(|t| *t < 1 << 14);
             let target = target.ok_or(MessageError::BadName)?;

@@ -123,6 +123,26 @@ fn a_referral_without_recursion_sends_the_question_to_the_next_upstream() {
     assert!(rework(reply, &query).is_ok());
 }
 
+#[test]
+fn an_owner_that_is_no_name_or_lies_in_the_opt_makes_the_reply_unusable() {
+    let (packet, query) = asked(EDNS);
+    let record = |owner: u8| {
+        [
+            &[0xc0, owner][..],
+            b"\0\x01\0\x01\0\0\0\x05\0\x04\x0a\0\0\x01",
+        ]
+        .concat()
+    };
+    let opt = u8::try_from(Answer::records([]).reply_to(&packet).len() - OUR_OPT.len()).unwrap();
+    for owner in [opt + 60, opt + 11, opt] {
+        let mut reply = Answer::records([]).reply_to(&packet);
+        reply[11] += 1;
+        reply.extend(record(owner));
+        let error = rework(reply, &query).unwrap_err();
+        assert_eq!(error, Unusable::Malformed(MessageError::BadName), "{owner}");
+    }
+}
+
 /// A reply whose OPT comes first in the additional section, with pointers into what follows it.
 fn opt_in_the_middle(opt: &[u8], question: &str) -> Vec<u8> {
     let query = encode_query(0xbeef, &name(question), RecordType::A, PLAIN);
