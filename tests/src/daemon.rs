@@ -13,7 +13,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{machine::child_of, wait::until};
+use crate::{
+    machine::child_of,
+    wait::{until, until_closely},
+};
 
 /// How much of a log is shown when something went wrong.
 const LAST_LINES: usize = 60;
@@ -89,6 +92,24 @@ impl Daemon {
                 None => bail!("{} has not said it:\n{}", self.name, tail(&log)),
             }
         })
+    }
+
+    /// Waits closely for a line that begins with `start`, to the millisecond.
+    pub fn until_says(&self, start: &str, limit: Duration) -> Result<()> {
+        until_closely(&format!("{} to say {start:?}", self.name), limit, || {
+            let log = self.log()?;
+            if log.lines().any(|line| line.starts_with(start)) {
+                return Ok(Ok(()));
+            }
+            match self.child.lock().try_wait()? {
+                Some(status) => Ok(Err(anyhow!(
+                    "{} ended with {status}:\n{}",
+                    self.name,
+                    tail(&log)
+                ))),
+                None => bail!("it has not:\n{}", tail(&log)),
+            }
+        })?
     }
 
     /// Sends a signal to the program itself, not to the `nsenter` that started it.

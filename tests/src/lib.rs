@@ -23,6 +23,7 @@ pub mod relay;
 
 pub mod dig;
 pub mod lookup;
+pub mod prober;
 pub mod snapshot;
 
 pub mod lab;
