@@ -5,6 +5,8 @@
 
 mod changes;
 mod demo;
+mod drift;
+mod kills;
 mod manager;
 mod modes;
 mod names;
