@@ -1,1 +1,26 @@
-//! Placeholder until the first module lands.
+//! The DNS engine of both programs: search expansion, concurrent fan-out, single flight, cache, and servers.
+//!
+//! It speaks bytes and plain data only: what Services exist is told to it through a trait, and it
+//! reads no configuration and touches no setting of the host.
+
+mod access;
+mod cache;
+mod fanout;
+mod flight;
+pub mod forward;
+mod framing;
+mod interpret;
+pub mod message;
+pub mod name;
+pub mod records;
+pub mod resolv_conf;
+pub mod resolver;
+mod rewrite;
+mod search;
+pub mod server;
+mod settle;
+pub mod split;
+#[cfg(any(test, feature = "test-util"))]
+pub mod test_util;
+pub mod upstream;
+pub mod view;

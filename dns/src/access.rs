@@ -1,0 +1,125 @@
+//! Which names an asker may have answered (design R2, and the bare names a session never sends).
+//!
+//! Pure, and asked twice: before the cache about the name asked, and after it about the names an
+//! answer points to, because answers of names that are never expanded are shared between views.
+
+use crate::name::Name;
+use crate::view::{BarePolicy, Grant, View};
+
+/// Says whether a name is outside the cluster's namespaces or in one that is granted.
+pub(crate) fn may_see(view: &View, name: &Name) -> bool {
+    match &view.grant {
+        Grant::All => true,
+        Grant::Namespaces(granted) => match namespace_of(name, &view.cluster_domain) {
+            None => true,
+            Some(namespace) => {
+                str::from_utf8(&namespace).is_ok_and(|namespace| granted.contains(namespace))
+            }
+        },
+    }
+}
+
+/// Says whether the bare form of a name may be sent to upstreams.
+pub(crate) fn may_send_bare(view: &View, name: &Name) -> bool {
+    match &view.bare {
+        BarePolicy::LastToUpstreams | BarePolicy::Never => true,
+        BarePolicy::OnlyUnder(domains) => {
+            name.ends_with(&view.cluster_domain)
+                || is_reverse(name)
+                || domains.iter().any(|domain| name.ends_with(domain))
+        }
+    }
+}
+
+/// Says whether a name lies in the reverse trees; a laptop sends only those of cluster addresses here.
+pub(crate) fn is_reverse(name: &Name) -> bool {
+    let mut last_two = [&b""[..]; 2];
+    for label in name.labels() {
+        last_two = [last_two[1], label];
+    }
+    let [second, top] = last_two;
+    top.eq_ignore_ascii_case(b"arpa")
+        && (second.eq_ignore_ascii_case(b"in-addr") || second.eq_ignore_ascii_case(b"ip6"))
+}
+
+/// Returns the lower-cased namespace of a name at or under `NS.svc.DOMAIN` or `NS.pod.DOMAIN`.
+pub(crate) fn namespace_of(name: &Name, cluster_domain: &Name) -> Option<Vec<u8>> {
+    let relative = name.strip_suffix(cluster_domain)?;
+    let mut last_two = [None; 2];
+    for label in relative.labels() {
+        last_two = [last_two[1], Some(label)];
+    }
+    let [namespace, kind] = last_two;
+    let kind = kind?;
+    let is_namespaced = kind.eq_ignore_ascii_case(b"svc") || kind.eq_ignore_ascii_case(b"pod");
+    is_namespaced.then_some(namespace?.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn session() -> View {
+        View {
+            id: 2,
+            search: vec![],
+            ndots: 5,
+            cluster_domain: name("cluster.local"),
+            grant: Grant::Namespaces(BTreeSet::from(["shop".into()])),
+            bare: BarePolicy::OnlyUnder(vec![name("corp.example")]),
+            absolute_zones: vec![],
+        }
+    }
+
+    #[test]
+    fn only_granted_namespaces_are_seen() {
+        for (asked, seen) in [
+            ("authors.shop.svc.cluster.local", true),
+            ("authors.SHOP.svc.cluster.local", true),
+            ("shop.svc.cluster.local", true),
+            ("authors.prod.svc.cluster.local", false),
+            ("authors.PROD.SVC.Cluster.Local", false),
+            ("prod.svc.cluster.local", false),
+            ("_http._tcp.authors.prod.svc.cluster.local", false),
+            ("10-0-0-1.prod.pod.cluster.local", false),
+            ("10-0-0-1.shop.pod.cluster.local", true),
+            ("svc.cluster.local", true),
+            ("cluster.local", true),
+            ("node.cluster.local", true),
+            ("authors.prod.svc.other.local", true),
+            (r"a.shop\.svc.prod.svc.cluster.local", false),
+            ("example.com", true),
+        ] {
+            assert_eq!(may_see(&session(), &name(asked)), seen, "{asked}");
+        }
+        let everything = View {
+            grant: Grant::All,
+            ..session()
+        };
+        assert!(may_see(
+            &everything,
+            &name("authors.prod.svc.cluster.local")
+        ));
+    }
+
+    #[test]
+    fn a_session_sends_bare_names_of_its_domains_only() {
+        for (bare, sent) in [
+            ("authors", false),
+            ("example.com", false),
+            ("db.corp.example", true),
+            ("authors.shop.svc.cluster.local", true),
+            ("1.0.96.10.in-addr.arpa", true),
+            ("8.b.d.ip6.arpa", true),
+            ("arpa", false),
+        ] {
+            assert_eq!(may_send_bare(&session(), &name(bare)), sent, "{bare}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Asks every candidate of every upstream at once and lets `settle` decide; whatever is still under way then is dropped.
+//!
+//! Our own records are consulted first: a verdict of theirs settles its candidate, and an alias of
+//! theirs is followed here. What replies mean (`interpret`) and who wins (`settle`) is decided elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+
+use crate::flight::Member;
+use crate::interpret::{Finding, Kind, Told};
+use crate::message::names_in;
+use crate::name::{Name, RecordType};
+use crate::records::{LocalRecords, NoLocalRecords};
+use crate::search::{Candidate, Stage};
+use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
+
+/// The most upstream queries of one client query, aliases included (design §3, Bounds).
+const MOST_QUERIES: usize = 64;
+/// The most aliases of our own that are followed one after the other.
+const MOST_ALIASES: usize = 8;
+
+/// Everything one resolution needs.
+#[derive(Clone)]
+pub(crate) struct Fanout {
+    pub(crate) members: Arc<[Arc<Member>]>,
+    pub(crate) local: Arc<dyn LocalRecords>,
+    pub(crate) cluster_domain: Name,
+    pub(crate) kind: Kind,
+    pub(crate) order: AnswerOrder,
+    pub(crate) deadline: Instant,
+    pub(crate) spent: Arc<AtomicUsize>,
+}
+
+/// The verdict, and the finding it points at.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    pub(crate) verdict: Verdict,
+    pub(crate) finding: Finding,
+    /// Whether a failure may be kept for its second.
+    pub(crate) keeps_failure: bool,
+    /// Where the aliases that were met led, the winner's and the others'.
+    pub(crate) aliases: Vec<Name>,
+}
+
+/// A source's finding about a candidate, on its way.
+type Asking = BoxFuture<'static, (Spot, Finding)>;
+
+/// The state of one fan-out under way.
+struct Run<'a> {
+    fanout: &'a Fanout,
+    candidates: &'a [Candidate],
+    settle: Settle,
+    asking: FuturesUnordered<Asking>,
+    findings: Vec<(Spot, Finding)>,
+}
+
+impl Fanout {
+    /// Resolves the candidates within the deadline.
+    pub(crate) async fn run(&self, candidates: &[Candidate]) -> Outcomes {
+        let window = self
+            .members
+            .iter()
+            .map(|member| member.window())
+            .max()
+            .unwrap_or(Duration::ZERO);
+        let mut run = Run {
+            fanout: self,
+            candidates,
+            settle: Settle::new(self.order, window, candidates),
+            asking: FuturesUnordered::new(),
+            findings: Vec::new(),
+        };
+        run.launch(Stage::First);
+        let verdict = run.verdict().await;
+        run.outcomes(verdict)
+    }
+
+    /// Asks the upstreams alone about one name that is not searched for.
+    async fn upstream_finding(&self, name: Name) -> Finding {
+        let inside = name.ends_with(&self.cluster_domain);
+        let target = Candidate {
+            name,
+            stage: Stage::First,
+            expanded: false,
+            inside,
+            structural: false,
+        };
+        let local: Arc<dyn LocalRecords> = Arc::new(NoLocalRecords);
+        let alone = Self {
+            local,
+            ..self.clone()
+        };
+        let outcomes = alone.run(std::slice::from_ref(&target)).await;
+        outcomes.finding
+    }
+
+    /// Follows an alias of ours to data, to a negative, or to the upstreams; a circle is a failure.
+    fn follow(self, alias: Name, target: Name) -> BoxFuture<'static, Finding> {
+        Box::pin(async move {
+            let mut chain = vec![alias, target];
+            let finding = loop {
+                let at = &chain[chain.len() - 1];
+                if chain.len() > MOST_ALIASES + 1 || chain[..chain.len() - 1].contains(at) {
+                    return Finding::failed_for_now();
+                }
+                match Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype) {
+                    Told::Follow(next) => chain.push(next),
+                    Told::AskUpstreams => break self.upstream_finding(at.clone()).await,
+                    Told::Finding(finding) => break finding,
+                }
+            };
+            chain.windows(2).rev().fold(finding, |finding, link| {
+                finding.behind_alias(&link[0], &link[1])
+            })
+        })
+    }
+
+    /// Takes one upstream query out of the allowance.
+    fn may_spend(&self) -> bool {
+        self.spent.fetch_add(1, Ordering::Relaxed) < MOST_QUERIES
+    }
+}
+
+impl Run<'_> {
+    /// Begins a stage: first what our own records say, then queries for the rest.
+    fn launch(&mut self, stage: Stage) {
+        let mut upstream = Vec::new();
+        for (index, candidate) in self
+            .candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, candidate)| candidate.stage == stage)
+        {
+            let rtype = self.fanout.kind.rtype;
+            let verdict = self.fanout.local.lookup(&candidate.name, rtype);
+            let spot = Spot {
+                candidate: index,
+                source: 0,
+            };
+            match Told::by(verdict, &candidate.name, rtype) {
+                Told::Finding(finding) => {
+                    self.settle.expect(index, 1);
+                    let is_end = matches!(finding.outcome, Outcome::Data | Outcome::NoData(_))
+                        && !candidate.structural;
+                    self.take(spot, finding);
+                    if is_end && self.fanout.order == AnswerOrder::Search {
+                        // No later rank can matter any more.
+                        break;
+                    }
+                }
+                Told::Follow(target) => {
+                    self.settle.expect(index, 1);
+                    let following = self.fanout.clone().follow(candidate.name.clone(), target);
+                    self.asking
+                        .push(Box::pin(async move { (spot, following.await) }));
+                }
+                Told::AskUpstreams => upstream.push(index),
+            }
+        }
+        let each = (MOST_QUERIES / self.candidates.len().max(1))
+            .clamp(1, self.fanout.members.len().max(1));
+        for index in upstream {
+            self.ask_upstreams(index, each);
+        }
+    }
+
+    fn ask_upstreams(&mut self, index: usize, most: usize) {
+        let members = &self.fanout.members[..most.min(self.fanout.members.len())];
+        self.settle.expect(index, members.len());
+        for (source, member) in members.iter().enumerate() {
+            let spot = Spot {
+                candidate: index,
+                source,
+            };
+            if !self.fanout.may_spend() {
+                self.take(spot, Finding::failed());
+                continue;
+            }
+            let (name, kind) = (self.candidates[index].name.clone(), self.fanout.kind);
+            let (member, deadline) = (Arc::clone(member), self.fanout.deadline);
+            self.asking.push(Box::pin(async move {
+                let reply = member.ask(&name, kind, deadline).await;
+                let finding = reply.map_or_else(Finding::failed, |reply| {
+                    Finding::of_reply(&reply, &name, kind)
+                });
+                (spot, finding)
+            }));
+        }
+    }
+
+    fn take(&mut self, spot: Spot, finding: Finding) {
+        self.settle.record(spot, finding.outcome, Instant::now());
+        self.findings.push((spot, finding));
+    }
+
+    /// Waits for outcomes until there is a verdict.
+    async fn verdict(&mut self) -> Verdict {
+        loop {
+            let until = match self.settle.decide(Instant::now()) {
+                Decision::Done(verdict) => return verdict,
+                Decision::Launch => {
+                    self.launch(Stage::Second);
+                    continue;
+                }
+                Decision::Wait(until) => until.map_or(self.fanout.deadline, |until| {
+                    until.min(self.fanout.deadline)
+                }),
+            };
+            tokio::select! {
+                biased;
+                Some((spot, finding)) = self.asking.next() => self.take(spot, finding),
+                () = sleep_until(until) => {
+                    if Instant::now() >= self.fanout.deadline {
+                        self.settle.give_up();
+                    }
+                }
+            }
+        }
+    }
+
+    fn outcomes(self, verdict: Verdict) -> Outcomes {
+        let keeps_failure = self
+            .findings
+            .iter()
+            .all(|(_, finding)| finding.keeps_failure);
+        let records = self
+            .findings
+            .iter()
+            .flat_map(|(_, finding)| &finding.answer);
+        let links = records.filter(|record| record.rtype == RecordType::CNAME);
+        let aliases = links
+            .flat_map(|link| names_in(link.rtype, &link.data))
+            .collect();
+        let winner = match verdict.result {
+            Settled::Data(spot) | Settled::NoData(spot, _) | Settled::NxDomain(spot, _) => {
+                Some(spot)
+            }
+            Settled::Failed => None,
+        };
+        let found = self
+            .findings
+            .into_iter()
+            .find(|(spot, _)| Some(*spot) == winner);
+        let finding = found.map_or_else(Finding::failed, |(_, finding)| finding);
+        Outcomes {
+            verdict,
+            finding,
+            keeps_failure,
+            aliases,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The second flight: questions of several resolutions to one upstream become one query (D22, S3).
+//!
+//! The key is (upstream, lower name, type, class, DO, CD), without any view. Whoever waits drives the
+//! exchange; when nobody does any more it is dropped, and with it the query. Nothing is kept afterwards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::interpret::Kind;
+use crate::message::CLASS_IN;
+use crate::name::Name;
+use crate::upstream::{ExchangeError, OutgoingQuery, Upstream};
+
+#[cfg(test)]
+mod tests;
+
+/// The reply's bytes, or `None` when there is none.
+type Reply = Option<Arc<[u8]>>;
+
+/// A joined exchange that ended without a reply is begun again only if at least this much of the joiner's own time is left.
+const WORTH_ASKING_AGAIN: Duration = Duration::from_millis(50);
+
+/// The waiting windows of negatives: three round trips, within these bounds (design §3, Fan-out).
+const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
+const LONGEST_WINDOW: Duration = Duration::from_millis(300);
+
+/// One upstream with what is learned about it and what is under way to it.
+pub(crate) struct Member {
+    upstream: Arc<dyn Upstream>,
+    /// The smoothed round trip in microseconds; 0 is unknown.
+    round_trip: AtomicU64,
+    under_way: Arc<UnderWay>,
+    /// Numbers the exchanges, so that one that ends late does not take its successor out of the map.
+    begun: AtomicU64,
+}
+
+type UnderWay = Mutex<HashMap<(Name, Kind), (u64, WeakShared<BoxFuture<'static, Reply>>)>>;
+
+impl Member {
+    pub(crate) fn new(upstream: Arc<dyn Upstream>) -> Arc<Self> {
+        Arc::new(Self {
+            upstream,
+            round_trip: AtomicU64::new(0),
+            under_way: Arc::default(),
+            begun: AtomicU64::new(0),
+        })
+    }
+
+    /// Asks the upstream, or joins whoever is asking it the same already.
+    pub(crate) async fn ask(self: &Arc<Self>, name: &Name, kind: Kind, deadline: Instant) -> Reply {
+        loop {
+            let (exchange, joined) = self.join(name, kind, deadline);
+            let reply = exchange.await;
+            // The exchange that was joined had an earlier deadline: the joiner's own time is not over yet.
+            let again = joined && reply.is_none() && Instant::now() + WORTH_ASKING_AGAIN < deadline;
+            if !again {
+                return reply;
+            }
+        }
+    }
+
+    /// Gives the window in which a negative waits for other upstreams, by this one's round trip.
+    pub(crate) fn window(&self) -> Duration {
+        let round_trip = Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
+        (round_trip * 3).clamp(SHORTEST_WINDOW, LONGEST_WINDOW)
+    }
+
+    fn join(
+        self: &Arc<Self>,
+        name: &Name,
+        kind: Kind,
+        deadline: Instant,
+    ) -> (Shared<BoxFuture<'static, Reply>>, bool) {
+        let key = (name.to_lowercase(), kind);
+        let mut under_way = self.under_way.lock();
+        let present = under_way
+            .get(&key)
+            .and_then(|(_, exchange)| exchange.upgrade());
+        if let Some(exchange) = present {
+            // One that has ended is about to take itself out of the map.
+            if exchange.peek().is_none() {
+                return (exchange, true);
+            }
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let entry = Departing {
+            under_way: Arc::clone(&self.under_way),
+            key: key.clone(),
+            number,
+        };
+        let exchange = exchange(Arc::clone(self), entry, deadline).boxed().shared();
+        if let Some(weak) = exchange.downgrade() {
+            under_way.insert(key, (number, weak));
+        }
+        (exchange, false)
+    }
+
+    fn learn(&self, sample: Duration) {
+        let sample = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX).max(1);
+        let smooth = |old: u64| {
+            if old == 0 {
+                sample
+            } else {
+                (old * 7 + sample) / 8
+            }
+        };
+        let _ = self
+            .round_trip
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+                Some(smooth(old))
+            });
+    }
+}
+
+async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> Reply {
+    let (name, kind) = &entry.key;
+    let query = OutgoingQuery {
+        name: name.clone(),
+        rtype: kind.rtype,
+        class: CLASS_IN,
+        dnssec_ok: kind.dnssec_ok,
+        checking_disabled: kind.checking_disabled,
+    };
+    let begun = Instant::now();
+    match member.upstream.exchange(&query, deadline).await {
+        Ok(reply) => {
+            member.learn(begun.elapsed());
+            Some(Arc::from(reply))
+        }
+        Err(error) => {
+            let (upstream, error): (_, &ExchangeError) = (member.upstream.spec(), &error);
+            debug!(%upstream, %name, %error, "no reply from upstream");
+            None
+        }
+    }
+}
+
+/// Takes an exchange out of the map when it ends or is dropped, unless a newer one has its place.
+struct Departing {
+    under_way: Arc<UnderWay>,
+    key: (Name, Kind),
+    number: u64,
+}
+
+impl Drop for Departing {
+    fn drop(&mut self) {
+        let mut under_way = self.under_way.lock();
+        if under_way
+            .get(&self.key)
+            .is_some_and(|(number, _)| *number == self.number)
+        {
+            under_way.remove(&self.key);
+        }
+    }
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member")
+            .field("upstream", self.upstream.spec())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,323 @@
+//! The way of a query: check → access → cache → single flight → candidates → fan-out → settle → rewrite → cache → all waiters.
+//!
+//! This is the engine's only way in. It strings the decisions of the other modules together and owns
+//! the tasks in which names are resolved, so that a client that goes away strands nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, trace, trace_span};
+
+use crate::access::{may_see, may_send_bare};
+use crate::cache::{Cache, Dependencies, Entry, Key};
+use crate::fanout::{Fanout, Outcomes};
+use crate::flight::Member;
+use crate::interpret::Kind;
+use crate::message::{Checked, Query, check, error_reply};
+use crate::name::{Name, RecordType, ResponseCode};
+use crate::records::LocalRecords;
+use crate::rewrite::{Resolution, data, no_data, no_name};
+use crate::search::{Candidate, candidates, never_expanded};
+use crate::settle::Settled;
+use crate::upstream::Upstream;
+use crate::view::View;
+
+pub use crate::settle::AnswerOrder;
+
+mod special;
+#[cfg(test)]
+mod tests;
+
+/// No query is answered later than this, whatever is configured: stub resolvers ask again after 5 s.
+pub const LONGEST_TOTAL: Duration = Duration::from_millis(4500);
+/// The most for `. NS`, by which DNS servers in front of us ask whether we live: CoreDNS waits one second
+/// and takes any answer for life, so silent upstreams of ours must not make us look dead.
+const PROBE_TOTAL: Duration = Duration::from_millis(500);
+/// The total deadline when the source names none: two attempts of one second.
+const DEFAULT_TOTAL: Duration = Duration::from_secs(2);
+/// About 30,000 cached answers of the usual size.
+const DEFAULT_CACHE_BYTES: usize = 16 << 20;
+/// Enough for every Service of a large cluster in several types and views.
+const DEFAULT_CACHE_ENTRIES: usize = 50_000;
+/// Resolutions under way at once: 1,000 new names a second, all silent, for two seconds; some 30 MB with many candidates.
+const DEFAULT_IN_FLIGHT: usize = 2048;
+/// Queries that wait for a resolution, their own or another's: a task and a packet each.
+const MOST_WAITING: usize = 16_384;
+
+/// What a resolver is made of.
+#[derive(Clone)]
+pub struct ResolverConfig {
+    /// The upstreams, all asked at once.
+    pub upstreams: Vec<Arc<dyn Upstream>>,
+    /// The time a query may take in all, at most [`LONGEST_TOTAL`].
+    pub total: Duration,
+    /// Which candidate wins.
+    pub answer_order: AnswerOrder,
+    /// The most bytes the cache holds.
+    pub cache_bytes: usize,
+    /// The most answers the cache holds.
+    pub cache_entries: usize,
+    /// The most resolutions under way at once; queries for more are answered SERVFAIL.
+    pub in_flight_limit: usize,
+}
+
+/// Answers queries.
+pub struct Resolver {
+    engine: Arc<Engine>,
+    waiting: Arc<Semaphore>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Ends the tasks when the resolver goes.
+    _stop_on_drop: DropGuard,
+}
+
+/// What the tasks of a resolver share.
+struct Engine {
+    cache: Cache,
+    local: Arc<dyn LocalRecords>,
+    members: RwLock<Arc<[Arc<Member>]>>,
+    flights: Semaphore,
+    total: Duration,
+    order: AnswerOrder,
+}
+
+impl ResolverConfig {
+    /// Makes a configuration with the defaults of design §3.
+    pub fn new(upstreams: Vec<Arc<dyn Upstream>>) -> Self {
+        Self {
+            upstreams,
+            total: DEFAULT_TOTAL,
+            answer_order: AnswerOrder::Search,
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            cache_entries: DEFAULT_CACHE_ENTRIES,
+            in_flight_limit: DEFAULT_IN_FLIGHT,
+        }
+    }
+}
+
+impl Resolver {
+    /// Makes a resolver; `local` are the records we hold ourselves.
+    pub fn new(config: ResolverConfig, local: Arc<dyn LocalRecords>) -> Arc<Self> {
+        let stop = CancellationToken::new();
+        let engine = Engine {
+            cache: Cache::new(config.cache_bytes, config.cache_entries),
+            local,
+            members: RwLock::new(members(config.upstreams)),
+            flights: Semaphore::new(config.in_flight_limit.min(Semaphore::MAX_PERMITS)),
+            total: config.total.min(LONGEST_TOTAL),
+            order: config.answer_order,
+        };
+        Arc::new(Self {
+            engine: Arc::new(engine),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            tasks: TaskTracker::new(),
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+        })
+    }
+
+    /// Answers a packet in a view with a whole, untruncated reply; `None` says nothing.
+    pub async fn answer(self: &Arc<Self>, packet: &[u8], view: &Arc<View>) -> Option<Vec<u8>> {
+        match check(packet) {
+            Checked::Query(query) => Some(self.reply(query, view).await),
+            Checked::Reply(reply) => Some(reply),
+            Checked::Drop => None,
+        }
+    }
+
+    /// Forgets every answer, in all views, that could depend on `name` or on names below it: data, negatives and failures.
+    ///
+    /// Called when a Service changes, with its full name; and with the reverse name of an address that appears or goes.
+    pub fn purge(&self, name: &Name) {
+        self.engine.cache.purge(name);
+    }
+
+    /// Forgets every answer.
+    pub fn flush(&self) {
+        self.engine.cache.flush();
+    }
+
+    /// Replaces the upstreams and forgets every answer of the old ones.
+    pub fn set_upstreams(&self, upstreams: Vec<Arc<dyn Upstream>>) {
+        *self.engine.members.write() = members(upstreams);
+        self.flush();
+    }
+
+    async fn reply(&self, query: Query, view: &Arc<View>) -> Vec<u8> {
+        let now = Instant::now();
+        if let Some(resolution) = special::answer(&query, view) {
+            return Entry::new(&query, &resolution, Dependencies::default(), now)
+                .reply(&query, now);
+        }
+        let shared = never_expanded(&query.name, view);
+        if !may_see(view, &query.name) || shared && !may_send_bare(view, &query.name) {
+            return error_reply(&query, ResponseCode::REFUSED);
+        }
+        let key = Key::new(&query, (!shared).then_some(view.id));
+        let entry = match self.engine.cache.get(&key, now) {
+            Some(entry) => Some(entry),
+            None if query.rd => self.resolve(key, &query, view).await,
+            None => self.engine.local_only(&query, view).await.map(Arc::new),
+        };
+        let Some(entry) = entry else {
+            let code = if query.rd {
+                ResponseCode::SERVFAIL
+            } else {
+                ResponseCode::REFUSED
+            };
+            return error_reply(&query, code);
+        };
+        // Shared answers may have been made for a view that sees more.
+        if !entry
+            .dependencies()
+            .shown
+            .iter()
+            .all(|name| may_see(view, name))
+        {
+            return error_reply(&query, ResponseCode::REFUSED);
+        }
+        entry.reply(&query, Instant::now())
+    }
+
+    /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
+    async fn resolve(&self, key: Key, query: &Query, view: &Arc<View>) -> Option<Arc<Entry>> {
+        let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
+        let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
+        let (query, view) = (query.clone(), Arc::clone(view));
+        let resolving = async move {
+            let _permit = permit;
+            tokio::select! {
+                entry = engine.cache.once(&key, || engine.lead(&query, &view)) => Some(entry),
+                () = stop.cancelled() => None,
+            }
+        };
+        self.tasks
+            .spawn(resolving.instrument(trace_span!("resolve")))
+            .await
+            .ok()?
+    }
+}
+
+impl Engine {
+    /// Resolves a query for everyone who waits for it.
+    async fn lead(&self, query: &Query, view: &View) -> Entry {
+        let candidates = candidates(&query.name, view);
+        let (resolution, aliases) = match self.flights.try_acquire() {
+            // Shed: not remembered, the next query may find room.
+            Err(_) => (Resolution::failure(false), vec![]),
+            Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
+            Ok(_flight) => {
+                let members = Arc::clone(&self.members.read());
+                let outcomes = self.fanout(query, view, members).run(&candidates).await;
+                let aliases = outcomes.aliases.clone();
+                (conclude(&query.name, &candidates, outcomes), aliases)
+            }
+        };
+        trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
+        finish(query, view, candidates, aliases, &resolution)
+    }
+
+    /// Answers a query that asks for no recursion, if our own records alone can.
+    async fn local_only(&self, query: &Query, view: &View) -> Option<Entry> {
+        let candidates = candidates(&query.name, view);
+        let outcomes = self
+            .fanout(query, view, Arc::from([]))
+            .run(&candidates)
+            .await;
+        let aliases = outcomes.aliases.clone();
+        let resolution = conclude(&query.name, &candidates, outcomes);
+        (resolution.code != ResponseCode::SERVFAIL)
+            .then(|| finish(query, view, candidates, aliases, &resolution))
+    }
+
+    fn fanout(&self, query: &Query, view: &View, members: Arc<[Arc<Member>]>) -> Fanout {
+        let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
+        let total = if is_probe {
+            self.total.min(PROBE_TOTAL)
+        } else {
+            self.total
+        };
+        Fanout {
+            members,
+            local: Arc::clone(&self.local),
+            cluster_domain: view.cluster_domain.clone(),
+            kind: Kind {
+                rtype: query.rtype,
+                dnssec_ok: query.dnssec_ok(),
+                checking_disabled: query.cd,
+            },
+            order: self.order,
+            deadline: Instant::now() + total,
+            spent: Arc::new(AtomicUsize::new(0)),
+        }
+    }
+}
+
+fn members(upstreams: Vec<Arc<dyn Upstream>>) -> Arc<[Arc<Member>]> {
+    upstreams.into_iter().map(Member::new).collect()
+}
+
+/// Turns the verdict into an answer under the asked name.
+fn conclude(asked: &Name, candidates: &[Candidate], outcomes: Outcomes) -> Resolution {
+    let Outcomes {
+        verdict,
+        finding,
+        keeps_failure,
+        ..
+    } = outcomes;
+    match verdict.result {
+        Settled::Data(spot) => data(asked, &candidates[spot.candidate], finding, &verdict),
+        Settled::NoData(spot, ttl) => {
+            no_data(asked, &candidates[spot.candidate], finding, ttl, &verdict)
+        }
+        Settled::NxDomain(spot, ttl) => no_name(asked, candidates, spot.candidate, finding, ttl),
+        Settled::Failed => Resolution::failure(keeps_failure),
+    }
+}
+
+fn finish(
+    query: &Query,
+    view: &View,
+    candidates: Vec<Candidate>,
+    aliases: Vec<Name>,
+    resolution: &Resolution,
+) -> Entry {
+    let tried = candidates
+        .into_iter()
+        .map(|candidate| candidate.name)
+        .filter(|name| *name != query.name);
+    let asked = std::iter::once(query.name.clone())
+        .chain(tried)
+        .chain(aliases);
+    let dependencies = Dependencies::new(asked, &resolution.answer, &view.cluster_domain);
+    Entry::new(query, resolution, dependencies, Instant::now())
+}
+
+impl std::fmt::Debug for ResolverConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let upstreams: Vec<String> = self
+            .upstreams
+            .iter()
+            .map(|upstream| upstream.spec().to_string())
+            .collect();
+        f.debug_struct("ResolverConfig")
+            .field("upstreams", &upstreams)
+            .field("total", &self.total)
+            .field("answer_order", &self.answer_order)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver")
+            .field("cache", &self.engine.cache)
+            .finish_non_exhaustive()
+    }
+}
