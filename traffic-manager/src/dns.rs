@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::config::{AnswerOrder, BareSingleLabel, Resolution};
 use crate::failure::{Exit, Failure};
 use crate::file_watch::FileWatch;
+use crate::metrics::Metrics;
 use crate::sessions::ViewIds;
 
 /// How long one attempt takes when nothing says it, and how many there are (design §3).
@@ -119,6 +120,8 @@ pub struct PlainDns {
     pub resolver: Arc<Resolver>,
     /// The view, as it is at each query.
     pub plain: watch::Receiver<Arc<View>>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl std::fmt::Debug for PlainDns {
@@ -132,10 +135,13 @@ impl Handler for PlainDns {
         &self,
         packet: Vec<u8>,
         _peer: SocketAddr,
-        _transport: Transport,
+        transport: Transport,
     ) -> Option<Vec<u8>> {
+        let query = self.metrics.query(transport.into());
         let view = Arc::clone(&self.plain.borrow());
-        self.resolver.answer(&packet, &view).await
+        let reply = self.resolver.answer(&packet, &view).await;
+        query.answered(reply.as_deref());
+        reply
     }
 }
 
@@ -207,9 +213,7 @@ impl Followed {
             search = next.view.search.len(),
             "resolv.conf read"
         );
-        if next.total != self.current.total {
-            warn!("the new timeout takes effect with the next start");
-        }
+        resolver.set_total(next.total);
         if next.view != self.current.view {
             let view = View {
                 id: view_ids.next(),

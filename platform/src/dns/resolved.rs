@@ -3,7 +3,6 @@
 //! A link without an explicit default-route setting may get every name of the host, so it is
 //! always set to no.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::DnsError;
@@ -18,6 +17,7 @@ pub use plan::{Domain, Plan, plan};
 
 mod lookup;
 mod plan;
+mod send;
 
 /// The longest applying or reverting may take in all.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,6 +43,8 @@ pub struct Resolved {
     index: u32,
     /// Whether nothing was set by us yet.
     fresh: bool,
+    /// What was sent and taken over last; less than wished, perhaps.
+    sent: Option<Plan>,
     /// Whether the link turned out to be managed by systemd-networkd.
     networkd: bool,
 }
@@ -68,6 +70,7 @@ impl Resolved {
             link: link.to_owned(),
             index,
             fresh: true,
+            sent: None,
             networkd: false,
         }
     }
@@ -108,15 +111,15 @@ impl Resolved {
         Ok(Some((Peers { resolved, networkd }, bus)))
     }
 
-    /// Names the first setting of the link that is not as wished, without changing anything.
-    pub async fn difference(&self, intent: &DnsIntent) -> Result<Option<&'static str>, DnsError> {
+    /// Names the first setting of the link that is not as it was sent, without changing anything.
+    pub async fn difference(&self) -> Result<Option<&'static str>, DnsError> {
         let comparing = async {
             let (peers, _) = self.peers().await?.ok_or(DnsError::NotRunning)?;
-            let Some(state) = peers.resolved.link_state(self.index).await? else {
-                return Ok(Some("every setting"));
-            };
-            let plan = plan(intent, &state, false, &self.host_domains(&peers).await?);
-            Ok(difference(&state, &plan))
+            let state = peers.resolved.link_state(self.index).await?;
+            Ok(match (&state, &self.sent) {
+                (Some(state), Some(sent)) => difference(state, sent),
+                (None, _) | (_, None) => Some("every setting"),
+            })
         };
         let comparing = tokio::time::timeout(TOTAL_TIMEOUT, comparing);
         comparing.await.unwrap_or(Err(DnsError::Timeout {
@@ -133,6 +136,7 @@ impl Resolved {
             self.revert_by(&peers, &bus).await?;
         }
         self.fresh = false;
+        self.sent = None;
         self.send_servers(&mut peers, &bus, &plan.servers).await?;
         let setter = peers.setter();
         self.send_domains(setter, &mut plan).await?;
@@ -147,7 +151,9 @@ impl Resolved {
         }
         flush(&peers.resolved).await;
         self.verify(&peers.resolved, &plan).await?;
-        Ok(plan.warnings)
+        let warnings = plan.warnings.clone();
+        self.sent = Some(plan);
+        Ok(warnings)
     }
 
     /// Returns the link's state once systemd-resolved has heard of the link, a moment after the
@@ -169,76 +175,6 @@ impl Resolved {
         let all = peers.resolved.domains().await?.into_iter();
         let others = all.filter(|(link, _, _)| *link != self.index);
         Ok(others.map(|(_, name, routing)| (name, routing)).collect())
-    }
-
-    /// Sends the servers; a link that systemd-networkd manages is set through it from here on.
-    async fn send_servers(
-        &mut self,
-        peers: &mut Peers,
-        bus: &Bus,
-        servers: &[IpAddr],
-    ) -> Result<(), DnsError> {
-        let sent = peers.setter().set_servers(self.index, servers).await;
-        let busy = sent
-            .as_ref()
-            .is_err_and(|error| is_named(error, ".LinkBusy"));
-        if !busy || self.networkd {
-            return sent.map_err(call("SetLinkDNS"));
-        }
-        peers.networkd = bus.networkd().await?;
-        self.networkd = peers.networkd.is_some();
-        peers
-            .setter()
-            .set_servers(self.index, servers)
-            .await
-            .map_err(call("SetLinkDNS"))
-    }
-
-    /// Sends the domains; without the reverse zones if that is too much for resolved.
-    async fn send_domains(&self, setter: &Manager, plan: &mut Plan) -> Result<(), DnsError> {
-        if plan.clear_first {
-            setter
-                .set_domains(self.index, &[])
-                .await
-                .map_err(call("SetLinkDomains"))?;
-        }
-        let sent = setter.set_domains(self.index, &plan.domains).await;
-        if !sent.as_ref().is_err_and(|error| is_named(error, ".E2BIG")) {
-            return sent.map_err(call("SetLinkDomains"));
-        }
-        plan.domains.retain(|(name, _)| !name.ends_with(".arpa"));
-        plan.warnings
-            .push("systemd-resolved has too many domains: reverse zones are left out".to_owned());
-        setter
-            .set_domains(self.index, &[])
-            .await
-            .map_err(call("SetLinkDomains"))?;
-        setter
-            .set_domains(self.index, &plan.domains)
-            .await
-            .map_err(call("SetLinkDomains"))
-    }
-
-    /// Waits until the link has what was sent and speaks DNS.
-    ///
-    /// The scope appears once resolved has heard of the link's address, a moment after us; a link
-    /// managed by systemd-networkd shows all of it that late.
-    async fn verify(&self, resolved: &Manager, plan: &Plan) -> Result<(), DnsError> {
-        let wrong = |setting| DnsError::NotTaken {
-            setting,
-            link: self.link.clone(),
-        };
-        loop {
-            let state = resolved
-                .link_state(self.index)
-                .await?
-                .ok_or_else(|| wrong("any setting"))?;
-            match difference(&state, plan) {
-                Some(setting) if !self.networkd => return Err(wrong(setting)),
-                None if state.dns_scope => return Ok(()),
-                Some(_) | None => tokio::time::sleep(POLL).await,
-            }
-        }
     }
 
     /// Reverts the link by whoever manages it, which may only now turn out.
