@@ -73,6 +73,8 @@ pub enum TlsRefusal {
     OldVersion,
     /// What answered speaks no TLS.
     NotTls,
+    /// The server closed the connection in the middle of the handshake.
+    HungUp,
     /// The server speaks TLS 1.3, but not the protocol that was meant.
     WrongProtocol,
     /// Anything else, in the words of the TLS library.
@@ -101,6 +103,9 @@ impl ExchangeError {
 impl TlsRefusal {
     /// Reads the failure of a handshake; `None` when it was the connection that failed.
     pub(super) fn of_handshake(error: &io::Error) -> Option<Self> {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Some(Self::HungUp);
+        }
         let error = error.get_ref()?.downcast_ref::<Rustls>()?;
         Some(match error {
             Rustls::InvalidCertificate(reason) => Self::of_certificate(reason, error),
@@ -157,6 +162,9 @@ impl fmt::Display for TlsRefusal {
             Self::NotTls => {
                 f.write_str("what answers on this port speaks no TLS; check address and port")
             }
+            Self::HungUp => f.write_str(
+                "it hung up instead of agreeing; it may speak no TLS 1.3, or not know this name",
+            ),
             Self::WrongProtocol => f.write_str(
                 "it does not offer this protocol there; check the port, and `tls://` versus `https://`",
             ),
@@ -174,8 +182,10 @@ impl fmt::Display for ProxyRefusal {
                     "{reason}; check https_proxy, or put the upstream into no_proxy"
                 )
             }
-            Self::Status(407) => f.write_str(
-                "it wants a user and a password (HTTP status 407); write them into https_proxy",
+            // Some answer 401 to a wrong password, as if they were the server (tinyproxy 1.11).
+            Self::Status(status @ (401 | 407)) => write!(
+                f,
+                "it wants another user and password (HTTP status {status}); write them into https_proxy"
             ),
             Self::Status(status) => write!(
                 f,

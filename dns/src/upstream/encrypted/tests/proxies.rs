@@ -121,7 +121,7 @@ async fn a_proxy_that_refuses_is_an_error_that_says_what_to_do_and_never_bypasse
         (
             "HTTP/1.1 407 Authenticate\r\nProxy-Authenticate: Basic\r\n\r\n",
             ProxyRefusal::Status(407),
-            "a user and a password",
+            "another user and password",
         ),
         (
             "HTTP/1.0 502 Bad Gateway\r\n\r\nsorry",

@@ -192,6 +192,7 @@ fn refusals_say_what_to_do() {
         (TlsRefusal::UnknownIssuer, "CA file"),
         (TlsRefusal::OldVersion, "enable TLS 1.3"),
         (TlsRefusal::NotTls, "check address and port"),
+        (TlsRefusal::HungUp, "may speak no TLS 1.3"),
         (TlsRefusal::WrongProtocol, "`tls://` versus `https://`"),
     ] {
         let error = ExchangeError::Tls {
