@@ -20,7 +20,7 @@ use crate::fanout::{Fanout, Outcomes};
 use crate::flight::Member;
 use crate::interpret::Kind;
 use crate::message::{Checked, Query, check, error_reply};
-use crate::name::{Name, ResponseCode};
+use crate::name::{Name, RecordType, ResponseCode};
 use crate::records::LocalRecords;
 use crate::rewrite::{Resolution, data, no_data, no_name};
 use crate::search::{Candidate, candidates, never_expanded};
@@ -36,6 +36,9 @@ mod tests;
 
 /// No query is answered later than this, whatever is configured: stub resolvers ask again after 5 s.
 pub const LONGEST_TOTAL: Duration = Duration::from_millis(4500);
+/// The most for `. NS`, by which DNS servers in front of us ask whether we live: CoreDNS waits one second
+/// and takes any answer for life, so silent upstreams of ours must not make us look dead.
+const PROBE_TOTAL: Duration = Duration::from_millis(500);
 /// The total deadline when the source names none: two attempts of one second.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(2);
 /// About 30,000 cached answers of the usual size.
@@ -234,6 +237,12 @@ impl Engine {
     }
 
     fn fanout(&self, query: &Query, view: &View, members: Arc<[Arc<Member>]>) -> Fanout {
+        let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
+        let total = if is_probe {
+            self.total.min(PROBE_TOTAL)
+        } else {
+            self.total
+        };
         Fanout {
             members,
             local: Arc::clone(&self.local),
@@ -244,7 +253,7 @@ impl Engine {
                 checking_disabled: query.cd,
             },
             order: self.order,
-            deadline: Instant::now() + self.total,
+            deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
         }
     }

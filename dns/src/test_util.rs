@@ -11,6 +11,7 @@ use crate::message::Edns;
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::upstream::HEADER;
 
+pub mod fuzz;
 mod scripted;
 mod server;
 

@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use crate::message::{Edns, Frame, Header, Located, MessageError, Query, flags, name_positions};
+use crate::message::{
+    Edns, Frame, Header, Located, MessageError, Query, flags, name_positions, reply_flags,
+};
 use crate::name::{RecordType, ResponseCode};
 
 /// The two top bits of a pointer (RFC 1035 §4.1.4).
@@ -21,6 +23,9 @@ pub(super) enum Unusable {
     /// The reply is not a sound message.
     #[error("malformed reply: {0}")]
     Malformed(MessageError),
+    /// The server resolves nothing for us and names others instead.
+    #[error("the upstream gave a referral")]
+    Referral,
     /// The reply answers something else or not completely.
     #[error("the reply is truncated or to another question")]
     NotTheAnswer,
@@ -36,6 +41,9 @@ impl From<MessageError> for Unusable {
 pub(super) fn rework(mut reply: Vec<u8>, query: &Query) -> Result<Vec<u8>, Unusable> {
     let frame = Frame::read(&reply)?;
     judge(&frame, query)?;
+    for record in &frame.records {
+        frame.owner(record)?;
+    }
     let end = frame.end;
     let mut opts = frame.records.iter().filter(|r| r.rtype == RecordType::OPT);
     let opt = opts.next().map(|record| record.start..record.data.end);
@@ -65,6 +73,9 @@ fn judge(frame: &Frame<'_>, query: &Query) -> Result<(), Unusable> {
     if upper > 0 || matches!(code, ResponseCode::SERVFAIL | ResponseCode::REFUSED) {
         return Err(Unusable::Failed(code));
     }
+    if is_lame(frame) {
+        return Err(Unusable::Referral);
+    }
     let asked = Some((query.name.clone(), query.rtype, query.class));
     let spelled_out = frame.questions_end == Header::LENGTH + query.name.as_wire().len() + 4;
     let whole = frame.header.has(flags::QR) && !frame.header.has(flags::TC);
@@ -75,13 +86,23 @@ fn judge(frame: &Frame<'_>, query: &Query) -> Result<(), Unusable> {
     }
 }
 
-/// Keeps what the upstream says about its answer and restores what the asker said about its query.
+/// Keeps the upstream's code and restores what the asker said about its query; the rest is ours to say.
 fn flags_for(query: &Query, reply: u16) -> u16 {
-    let set = |flag, on| if on { flag } else { 0 };
-    let kept = reply & !(flags::RD | flags::CD | flags::AD);
     // Our query always asks for AD; an asker that asked for neither gets it cleared (RFC 6840 §5.8).
     let authentic = reply & flags::AD != 0 && (query.ad || query.dnssec_ok());
-    kept | set(flags::RD, query.rd) | set(flags::CD, query.cd) | set(flags::AD, authentic)
+    let authentic = if authentic { flags::AD } else { 0 };
+    reply_flags(query, ResponseCode(reply & flags::RCODE)) | authentic
+}
+
+/// A reply without records that points to other servers comes from a server that does not resolve for us.
+fn is_lame(frame: &Frame<'_>) -> bool {
+    let has = |rtype| frame.records.iter().any(|record| record.rtype == rtype);
+    let recursive = frame.header.has(flags::RA) || frame.header.has(flags::AA);
+    frame.header.flags & flags::RCODE == 0
+        && !recursive
+        && frame.header.counts[1] == 0
+        && has(RecordType::NS)
+        && !has(RecordType::SOA)
 }
 
 /// Returns where names lie in the records behind the OPT, which move when its length changes.
@@ -115,6 +136,9 @@ fn replace_opt(
         let Some((at, target)) = pointer_of(reply, name) else {
             continue;
         };
+        if old.contains(&target) {
+            return Err(MessageError::BadName.into());
+        }
         if target >= old.end {
             let target = u16::try_from(moved(target)).ok().filter(|t| *t < 1 << 14);
             let target = target.ok_or(MessageError::BadName)?;

@@ -32,14 +32,16 @@ pub fn check(packet: &[u8]) -> Checked {
     if header.has(flags::QR) {
         return Checked::Drop;
     }
-    let Some((query, sound)) = read(packet, header) else {
+    let frame = Frame::read(packet).ok();
+    let Some((query, sound)) = frame.as_ref().and_then(read) else {
         let opcode = header.flags & flags::OPCODE;
         let code = if opcode == 0 {
             ResponseCode::FORMERR
         } else {
             ResponseCode::NOTIMP
         };
-        return Checked::Reply(bare_reply(header, code));
+        let edns = frame.as_ref().and_then(Edns::first);
+        return Checked::Reply(bare_reply(header, edns, code));
     };
     if header.flags & flags::OPCODE != 0 {
         let mut reply = error_reply(&query, ResponseCode::NOTIMP);
@@ -53,19 +55,23 @@ pub fn check(packet: &[u8]) -> Checked {
 }
 
 /// Reads the one question and the OPT record, and says whether the rest is as a query's should be.
-fn read(packet: &[u8], header: Header) -> Option<(Query, bool)> {
-    let frame = Frame::read(packet).ok()?;
-    let edns = Edns::read(&frame);
+fn read(frame: &Frame<'_>) -> Option<(Query, bool)> {
+    let header = frame.header;
     let [questions, answers, authority, additional] = header.counts;
     if questions != 1 {
         return None;
     }
-    let sound = edns.is_ok()
-        && frame.end == packet.len()
+    let owners_are_names = || {
+        let mut records = frame.records.iter();
+        records.all(|record| frame.owner(record).is_ok())
+    };
+    let sound = frame.end == frame.packet.len()
         && answers == 0
         && authority <= MOST_AUTHORITY
-        && additional <= MOST_ADDITIONAL;
-    let (name, rtype, class) = frame.question?;
+        && additional <= MOST_ADDITIONAL
+        && owners_are_names()
+        && Edns::of_query(frame).is_ok();
+    let (name, rtype, class) = frame.question.clone()?;
     let query = Query {
         id: header.id,
         rd: header.has(flags::RD),
@@ -74,7 +80,7 @@ fn read(packet: &[u8], header: Header) -> Option<(Query, bool)> {
         name,
         rtype,
         class,
-        edns: edns.ok().flatten().map(|(edns, _)| edns),
+        edns: Edns::first(frame),
     };
     Some((query, sound))
 }
@@ -121,16 +127,21 @@ fn any_reply(query: &Query) -> Vec<u8> {
     wire
 }
 
-/// A reply to a message whose body makes no sense: the header alone.
-fn bare_reply(header: Header, code: ResponseCode) -> Vec<u8> {
+/// A reply to a message whose body makes no sense: the header, and our OPT record if one was found.
+///
+/// Without it the asker would take us for a server from before EDNS (RFC 6891 §7).
+fn bare_reply(header: Header, edns: Option<Edns>, code: ResponseCode) -> Vec<u8> {
     let copied = header.flags & (flags::OPCODE | flags::RD | flags::CD);
-    let mut wire = Vec::with_capacity(Header::LENGTH);
+    let mut wire = Vec::with_capacity(Header::LENGTH + Edns::LENGTH);
     Header {
         id: header.id,
         flags: flags::QR | flags::RA | copied | code.0,
-        counts: [0; 4],
+        counts: [0, 0, 0, u16::from(edns.is_some())],
     }
     .write(&mut wire);
+    if let Some(edns) = edns {
+        Edns::ours(edns.dnssec_ok).write(&mut wire, code);
+    }
     wire
 }
 

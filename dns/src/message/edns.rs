@@ -2,7 +2,7 @@
 //!
 //! Options are checked for form and otherwise ignored: they are hop-by-hop, so none passes on.
 
-use super::wire::{Frame, Reader, Section};
+use super::wire::{Frame, Located, Reader, Section};
 use super::{MessageError, UDP_PAYLOAD};
 use crate::name::{RecordType, ResponseCode};
 
@@ -45,31 +45,66 @@ impl Edns {
         wire.extend_from_slice(&0u16.to_be_bytes());
     }
 
-    /// Finds the OPT record of a message and the upper bits of the response code.
+    /// Finds the OPT record of a client's query and checks it.
     ///
-    /// More than one, one outside the additional section or off the root, and options of bad form are errors.
-    pub(crate) fn read(frame: &Frame<'_>) -> Result<Option<(Self, u16)>, MessageError> {
-        let mut found = None;
-        for record in frame
-            .records
-            .iter()
-            .filter(|record| record.rtype == RecordType::OPT)
-        {
-            let at_root = frame.packet.get(record.start) == Some(&0);
-            if found.is_some() || record.section != Section::Additional || !at_root {
-                return Err(MessageError::BadEdns);
-            }
+    /// More than one, one outside the additional section or off the root, and options of bad form are
+    /// errors. The options of a version nobody knows may have any form (RFC 6891 §6.1.3).
+    pub(crate) fn of_query(frame: &Frame<'_>) -> Result<Option<Self>, MessageError> {
+        let Some(record) = only_opt(frame)? else {
+            return Ok(None);
+        };
+        let edns = Self::of_record(record);
+        if edns.version == 0 {
             check_options(&frame.packet[record.data.clone()])?;
-            let [upper_code, version, ..] = record.ttl.to_be_bytes();
-            let edns = Self {
-                udp_size: record.class,
-                dnssec_ok: record.ttl & DNSSEC_OK != 0,
-                version,
-            };
-            found = Some((edns, u16::from(upper_code) << 4));
         }
+        Ok(Some(edns))
+    }
+
+    /// Finds the OPT record of a reply and the upper bits of its response code.
+    ///
+    /// Its options are not looked at: none is used, and some mean something else than in a query,
+    /// such as the scope of a client subnet (RFC 7871 §7.2).
+    pub(crate) fn of_reply(frame: &Frame<'_>) -> Result<Option<(Self, u16)>, MessageError> {
+        let found = only_opt(frame)?.map(|record| {
+            let [upper_code, ..] = record.ttl.to_be_bytes();
+            (Self::of_record(record), u16::from(upper_code) << 4)
+        });
         Ok(found)
     }
+
+    /// Reads the first OPT record wherever and whatever it is: who sends one is sent one.
+    pub(crate) fn first(frame: &Frame<'_>) -> Option<Self> {
+        opts(frame).next().map(Self::of_record)
+    }
+
+    fn of_record(record: &Located) -> Self {
+        let [_, version, ..] = record.ttl.to_be_bytes();
+        Self {
+            udp_size: record.class,
+            dnssec_ok: record.ttl & DNSSEC_OK != 0,
+            version,
+        }
+    }
+}
+
+fn opts<'a>(frame: &'a Frame<'_>) -> impl Iterator<Item = &'a Located> {
+    frame
+        .records
+        .iter()
+        .filter(|record| record.rtype == RecordType::OPT)
+}
+
+/// Returns the one OPT record, which is in the additional section and owned by the root.
+fn only_opt<'a>(frame: &'a Frame<'_>) -> Result<Option<&'a Located>, MessageError> {
+    let mut all = opts(frame);
+    let Some(record) = all.next() else {
+        return Ok(None);
+    };
+    let at_root = frame.packet.get(record.start) == Some(&0);
+    if all.next().is_some() || record.section != Section::Additional || !at_root {
+        return Err(MessageError::BadEdns);
+    }
+    Ok(Some(record))
 }
 
 fn check_options(data: &[u8]) -> Result<(), MessageError> {
@@ -92,7 +127,7 @@ fn check_options(data: &[u8]) -> Result<(), MessageError> {
     Ok(())
 }
 
-/// Checks family, prefix length and address length (RFC 7871 §6); family 0 carries no address.
+/// Checks family, prefix length and address (RFC 7871 §6, §7.1.2); family 0 carries no address.
 fn client_subnet_is_sound(value: &[u8]) -> bool {
     let Some(([family_high, family_low, source, scope], address)) = value.split_first_chunk()
     else {
@@ -104,5 +139,12 @@ fn client_subnet_is_sound(value: &[u8]) -> bool {
         2 => 128,
         _ => return false,
     };
-    *source <= longest && *scope == 0 && address.len() == usize::from(*source).div_ceil(8)
+    let beyond_prefix = match source % 8 {
+        0 => 0,
+        used => address.last().map_or(0, |last| last & 0xff >> used),
+    };
+    *source <= longest
+        && *scope == 0
+        && address.len() == usize::from(*source).div_ceil(8)
+        && beyond_prefix == 0
 }

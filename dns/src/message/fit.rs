@@ -26,11 +26,10 @@ pub fn fit_udp(mut reply: Vec<u8>, query: &[u8]) -> Vec<u8> {
 fn limit_of(query: &[u8]) -> u16 {
     let edns = Frame::read(query)
         .ok()
-        .and_then(|frame| Edns::read(&frame).ok().flatten());
-    match edns {
-        Some((edns, _)) => edns.udp_size.clamp(UDP_PAYLOAD_WITHOUT_EDNS, UDP_PAYLOAD),
-        None => UDP_PAYLOAD_WITHOUT_EDNS,
-    }
+        .and_then(|frame| Edns::first(&frame));
+    edns.map_or(UDP_PAYLOAD_WITHOUT_EDNS, |edns| {
+        edns.udp_size.clamp(UDP_PAYLOAD_WITHOUT_EDNS, UDP_PAYLOAD)
+    })
 }
 
 struct Kept {

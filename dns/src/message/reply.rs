@@ -32,7 +32,7 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn read(packet: &[u8]) -> Result<Self, MessageError> {
         let frame = Frame::read(packet)?;
-        let (edns, upper_code) = Edns::read(&frame)?.unzip();
+        let (edns, upper_code) = Edns::of_reply(&frame)?.unzip();
         let mut answer = Vec::new();
         let mut authority = Vec::new();
         for record in &frame.records {

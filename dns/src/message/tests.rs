@@ -346,3 +346,26 @@ proptest! {
         prop_assert!(theirs.queries[0].name().iter().eq(asked.labels()));
     }
 }
+
+#[test]
+fn the_options_of_a_reply_do_not_spoil_it() {
+    // A client subnet with its scope (RFC 7871 §7.2), a cookie of no legal length, and bytes that are no options.
+    let subnet: &[u8] = b"\0\x08\0\x07\0\x01\x18\x18\x0a\0\x01";
+    let cookie: &[u8] = b"\0\x0a\0\x03abc";
+    for options in [subnet, cookie, b"\x01"] {
+        let name = name("a.test");
+        let mut reply = reply_of(
+            &name,
+            RecordType::A,
+            &[record("a.test", RecordType::A, &[10, 0, 0, 1])],
+            &[],
+        );
+        reply.truncate(reply.len() - 2);
+        reply.push(0);
+        reply.push(u8::try_from(options.len()).unwrap());
+        reply.extend_from_slice(options);
+        let parsed = answers(&reply).unwrap();
+        assert_eq!(parsed.addresses().count(), 1, "{options:?}");
+        assert!(parsed.edns.is_some());
+    }
+}

@@ -86,14 +86,14 @@ fn the_owner_that_points_to_the_question_follows_the_askers_spelling() {
 }
 
 #[test]
-fn flags_of_the_query_are_the_askers_and_flags_of_the_answer_the_upstreams() {
+fn the_code_is_the_upstreams_and_the_flags_are_the_askers_and_ours() {
     let disabled = QueryOptions {
         checking_disabled: true,
         ..EDNS
     };
     for (options, upstream, expected) in [
-        // AA, RA and the code pass; RD is the asker's; AD only to one that asked for it.
-        (PLAIN, [0x84, 0x83], [0x85, 0x83]),
+        // The code passes; AA and Z are cleared, RA is set; RD is the asker's; AD only to one that asked for it.
+        (PLAIN, [0x84, 0x43], [0x81, 0x83]),
         (EDNS, [0x81, 0xa0], [0x81, 0x80]),
         (DNSSEC, [0x81, 0xa0], [0x81, 0xa0]),
         (disabled, [0x81, 0x80], [0x81, 0x90]),
@@ -109,6 +109,38 @@ fn flags_of_the_query_are_the_askers_and_flags_of_the_answer_the_upstreams() {
     let mut reply = upstream_reply(&answer());
     reply[3] |= 0x20;
     assert_eq!(rework(reply, &query).unwrap()[3], 0xa0);
+}
+
+#[test]
+fn a_referral_without_recursion_sends_the_question_to_the_next_upstream() {
+    let referral =
+        Answer::records([]).authority([Record::new("test", RecordType::NS, *b"\x02ns\0")]);
+    let (packet, query) = asked(PLAIN);
+    let mut reply = referral.reply_to(&packet);
+    reply[2..4].copy_from_slice(&[0x81, 0x00]);
+    assert_eq!(rework(reply.clone(), &query), Err(Unusable::Referral));
+    reply[3] = 0x80;
+    assert!(rework(reply, &query).is_ok());
+}
+
+#[test]
+fn an_owner_that_is_no_name_or_lies_in_the_opt_makes_the_reply_unusable() {
+    let (packet, query) = asked(EDNS);
+    let record = |owner: u8| {
+        [
+            &[0xc0, owner][..],
+            b"\0\x01\0\x01\0\0\0\x05\0\x04\x0a\0\0\x01",
+        ]
+        .concat()
+    };
+    let opt = u8::try_from(Answer::records([]).reply_to(&packet).len() - OUR_OPT.len()).unwrap();
+    for owner in [opt + 60, opt + 11, opt] {
+        let mut reply = Answer::records([]).reply_to(&packet);
+        reply[11] += 1;
+        reply.extend(record(owner));
+        let error = rework(reply, &query).unwrap_err();
+        assert_eq!(error, Unusable::Malformed(MessageError::BadName), "{owner}");
+    }
 }
 
 /// A reply whose OPT comes first in the additional section, with pointers into what follows it.
