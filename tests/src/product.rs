@@ -87,9 +87,13 @@ impl Manager {
 
     /// Waits until it says that it is ready.
     pub fn ready(&self, lab: &Lab) -> Result<()> {
-        self.0.until("the manager to be ready", START, || {
-            http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
-        })
+        self.0
+            .until("the manager to be ready", START, || self.is_ready(lab))
+    }
+
+    /// Fails unless it says that it is ready.
+    pub fn is_ready(&self, lab: &Lab) -> Result<()> {
+        http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
     }
 
     /// Sends it a signal, as SIGSTOP.
@@ -264,6 +268,23 @@ pub fn kubebridge(lab: &Lab, words: &[&str]) -> Result<Output> {
     let mut all = vec![program.as_str()];
     all.extend_from_slice(words);
     lab.laptop.on().run(&all)
+}
+
+/// Runs a command of `kubebridge` as a user without any rights.
+pub fn kubebridge_as_nobody(lab: &Lab, words: &[&str]) -> Result<Output> {
+    // A copy that everybody may run, wherever the build is.
+    let copy = lab.folder.path().join("kubebridge");
+    fs::copy(program("kubebridge")?, &copy)?;
+    let copy = copy.display().to_string();
+    let nobody = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
+    lab.laptop
+        .on()
+        .run(&[&nobody[..], &[copy.as_str()], words].concat())
 }
 
 /// Runs another command of `kubebridge`, which must succeed, and gives what it printed.
