@@ -89,7 +89,7 @@ fn an_api_server_that_goes_away_and_forgets_what_was_is_followed_again() -> Resu
     );
     // Nobody could answer for the manager while it was held; but nothing is denied.
     watched.finish_with(&mut checks, Report::must_not_deny)?;
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.finish()?;
     lab.finish();
     Ok(())
@@ -128,7 +128,7 @@ fn rotated_certificates_and_tokens_are_taken_up() -> Result<()> {
     );
 
     watched.finish(&mut checks)?;
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.finish()?;
     lab.finish();
     Ok(())
@@ -173,7 +173,7 @@ fn rights_that_come_and_go_are_seen() -> Result<()> {
     checks.that("synced", state_of(&lab, "shop", "synced"));
 
     watched.finish(&mut checks)?;
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.finish()?;
     lab.finish();
     Ok(())
@@ -224,7 +224,7 @@ fn a_namespace_that_appears_later_has_its_services_at_once() -> Result<()> {
     );
 
     watched.finish(&mut checks)?;
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.finish()?;
     lab.finish();
     Ok(())

@@ -66,7 +66,7 @@ fn refused_words(lab: &Lab, connect: &[&str], checks: &mut Checks) -> Result<()>
             "an unknown flag",
             ["-n=default", "--hots=off"],
             64,
-            "--hosts",
+            "--hots",
         ),
         (
             "an unknown key",
@@ -88,8 +88,9 @@ fn refused_words(lab: &Lab, connect: &[&str], checks: &mut Checks) -> Result<()>
     Ok(())
 }
 
-/// Another program listens on port 53 everywhere, as a resolver does.
+/// Another program listens on port 53 everywhere, as a resolver does that was there first.
 fn port_taken(lab: &Lab, words: &[&str]) -> Result<()> {
+    lab.laptop.end_resolved(Signal::TERM)?;
     let mut command = lab.laptop.on().command("dnsmasq");
     command
         .args([
@@ -97,13 +98,24 @@ fn port_taken(lab: &Lab, words: &[&str]) -> Result<()> {
             "--conf-file=/dev/null",
             "--pid-file",
         ])
-        .args(["--user=root", "--no-resolv", "--no-hosts"]);
+        .args([
+            "--user=root",
+            "--no-resolv",
+            "--no-hosts",
+            "--log-facility=-",
+        ]);
     let holder = Daemon::start("holder", &lab.logs(), command)?;
-    holder.until_says("dnsmasq: started", HOLDER)?;
+    holder.until_says("dnsmasq", HOLDER)?;
+    lab.laptop.start_resolved()?;
+    let before = Snapshot::take(lab.laptop.on())?;
     let said = kubebridge(lab, words)?;
+    let after = must_be_as(lab, &before);
+    lab.laptop.end_resolved(Signal::TERM)?;
     holder.signal(Signal::TERM)?;
     holder.ended(HOLDER)?;
-    is_refused(&said, 73, "53")
+    lab.laptop.start_resolved()?;
+    is_refused(&said, 73, "53")?;
+    after
 }
 
 /// A machine with a plain resolv.conf: hosts lines are all there can be.
@@ -130,7 +142,7 @@ sed -i 's/^hosts:.*/hosts: files dns/' /etc/nsswitch.conf",
         Family::V4,
         &["authors.default", "www.example.org"],
     );
-    session.disconnect_at_once()?;
+    session.end_at_once()?;
     let found = found?;
     ensure!(
         said.lines()

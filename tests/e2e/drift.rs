@@ -98,7 +98,7 @@ fn what_others_change_is_put_right_and_outside_names_never_fail() -> Result<()> 
     for (what, fault) in FAULTS {
         checks.that(what, is_put_right(&lab, &session, what, *fault));
     }
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.that("after it", must_be_as(&lab, &before));
 
     checks.finish()?;

@@ -123,7 +123,7 @@ fn survives(lab: &Lab, written: bool) -> Result<()> {
     let before = Snapshot::take(lab.laptop.on())?;
     let session = Session::connect(lab, &[])?;
     let during = fs::read(lab.laptop.on().path("/etc/hosts"))?;
-    session.disconnect_at_once()?;
+    session.end_at_once()?;
     must_be_as(lab, &before)?;
     let during = String::from_utf8_lossy(&during);
     let there = during
@@ -139,7 +139,7 @@ fn foreign_line_stays(lab: &Lab, wanted: Option<&str>) -> Result<()> {
     let before = fs::read_to_string(laptop.path("/etc/hosts"))?;
     let session = Session::connect(lab, &[])?;
     laptop.shell("echo '192.0.2.77 scanner' >>/etc/hosts")?;
-    session.disconnect_at_once()?;
+    session.end_at_once()?;
     let after = fs::read_to_string(laptop.path("/etc/hosts"))?;
     let wanted = wanted.map_or_else(|| before + "192.0.2.77 scanner\n", str::to_owned);
     ensure!(after == wanted, "it became {after:?}, not {wanted:?}");

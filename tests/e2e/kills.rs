@@ -47,7 +47,7 @@ fn a_session_killed_while_it_connects_leaves_nothing_that_is_not_undone() -> Res
     let before = Snapshot::take(lab.laptop.on())?;
     let mut checks = Checks::new();
     let begin = Instant::now();
-    Session::connect(&lab, &[])?.disconnect_at_once()?;
+    Session::connect(&lab, &[])?.end_at_once()?;
     // The whole of connect lies within.
     let whole = begin.elapsed() / 2;
 
@@ -168,7 +168,7 @@ impl<'lab> Repairs<'lab> {
     }
 
     fn by_the_next_session(&self) -> Result<()> {
-        Session::connect(self.lab, &[])?.disconnect_at_once()?;
+        Session::connect(self.lab, &[])?.end_at_once()?;
         must_be_as(self.lab, self.before).context("after another session")
     }
 

@@ -8,6 +8,7 @@ mod bad_input;
 mod changes;
 mod demo;
 mod drift;
+mod figures;
 mod hosts_shapes;
 mod kills;
 mod manager;

@@ -78,7 +78,7 @@ fn a_replaced_manager_is_found_again_with_what_changed_meanwhile() -> Result<()>
     let inside = inside.finish()?;
     say("a cluster name", &inside);
     checks.that("a cluster name is never denied", inside.must_not_deny());
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.that("after it", must_be_as(&lab, &before));
     drop(manager);
     checks.finish()?;
@@ -154,7 +154,7 @@ nft add rule inet cut out tcp sport {port} {verdict}"
     let inside = inside.finish()?;
     say("a cluster name", &inside);
     checks.that("a cluster name is never denied", inside.must_not_deny());
-    checks.that("disconnect", session.disconnect_at_once());
+    checks.that("the end", session.end_at_once());
     checks.that("after it", must_be_as(&lab, &before));
     checks.finish()?;
     lab.finish();

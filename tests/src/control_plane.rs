@@ -5,7 +5,7 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -133,6 +133,16 @@ impl ControlPlane {
         machine.run(&all)
     }
 
+    /// A command that serves the API without TLS on the loopback of `machine`, as administrator.
+    pub fn proxy(&self, machine: &Machine) -> Command {
+        let mut command = machine.command(&self.kubectl);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig("admin"))
+            .args(["proxy", "--port=8001"]);
+        command
+    }
+
     /// Applies manifests.
     pub fn apply(&self, machine: &Machine, manifests: &str) -> Result<()> {
         let mut applying = machine
@@ -163,12 +173,7 @@ impl ControlPlane {
     }
 }
 
-fn api_command(
-    program: &Path,
-    folder: &Path,
-    machine: &Machine,
-    address: &str,
-) -> std::process::Command {
+fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) -> Command {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut command = machine.command(program);
     command

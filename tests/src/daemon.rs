@@ -21,6 +21,9 @@ use crate::{
 /// How much of a log is shown when something went wrong.
 const LAST_LINES: usize = 60;
 
+/// How long `nsenter` may take to start the program.
+const BORN: Duration = Duration::from_secs(5);
+
 /// A running program.
 #[derive(Debug)]
 pub struct Daemon {
@@ -114,7 +117,13 @@ impl Daemon {
 
     /// Sends a signal to the program itself, not to the `nsenter` that started it.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let process = child_of(self.child.lock().id())?;
+        let process = until_closely(&format!("{} to be a process", self.name), BORN, || {
+            let mut child = self.child.lock();
+            match child.try_wait()? {
+                Some(status) => Ok(Err(anyhow!("{} ended with {status}", self.name))),
+                None => child_of(child.id()).map(Ok),
+            }
+        })??;
         let process = i32::try_from(process).ok().and_then(Pid::from_raw);
         kill_process(process.context("not a process number")?, signal)
             .with_context(|| format!("signal {}", self.name))

@@ -21,6 +21,8 @@ pub mod laptop;
 pub mod outside;
 pub mod relay;
 
+mod wire;
+
 pub mod dig;
 pub mod lookup;
 pub mod prober;
@@ -28,5 +30,7 @@ pub mod snapshot;
 
 pub mod lab;
 pub mod product;
+
+pub mod changes;
 
 pub mod checks;

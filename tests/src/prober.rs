@@ -19,7 +19,10 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use tokio::time::Instant;
 
-use crate::machine::{Machine, enter_network};
+use crate::{
+    machine::{Machine, enter_network},
+    wire::{has_address, head, query},
+};
 
 /// Between two questions.
 const EVERY: Duration = Duration::from_millis(10);
@@ -202,19 +205,17 @@ impl Series {
             Err(error) => return Err(error.into()),
         };
         let reply = &buffer[..count];
-        let [high, low, _, flags, ..] = *reply else {
+        let Some((number, code)) = head(reply) else {
             self.failed("a torn answer".to_owned());
             return Ok(());
         };
-        let Some(asked) = self.waiting.remove(&u16::from_be_bytes([high, low])) else {
+        let Some(asked) = self.waiting.remove(&number) else {
             return Ok(());
         };
         let wait = asked.elapsed();
         self.report.longest_wait = self.report.longest_wait.max(wait);
-        let mut data = vec![0, 4];
-        data.extend(self.question.address().octets());
-        match flags & 0xf {
-            0 if reply.windows(data.len()).any(|bytes| bytes == data) => self.good(),
+        match code {
+            0 if has_address(reply, self.question.address()) => self.good(),
             0 => self.failed(OTHER.to_owned()),
             2 => self.failed("SERVFAIL".to_owned()),
             3 => self.failed(NO_SUCH_NAME.to_owned()),
@@ -241,30 +242,5 @@ impl Series {
             oldest.remove();
             self.failed("no answer".to_owned());
         }
-    }
-}
-
-/// A question for the A records of `name`, recursion desired.
-fn query(number: u16, name: &str) -> Vec<u8> {
-    let mut packet = number.to_be_bytes().to_vec();
-    packet.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    for label in name.split('.') {
-        packet.push(u8::try_from(label.len()).unwrap_or(0));
-        packet.extend(label.bytes());
-    }
-    packet.extend([0, 0, 1, 0, 1]);
-    packet
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_is_a_header_a_name_and_the_type_and_class() {
-        let packet = query(0x1234, "a.bc");
-
-        assert_eq!(packet[..12], [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(packet[12..], *b"\x01a\x02bc\x00\x00\x01\x00\x01");
     }
 }

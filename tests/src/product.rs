@@ -209,12 +209,13 @@ impl<'lab> Session<'lab> {
         self.must_end_well()
     }
 
-    /// As [`disconnect`](Self::disconnect), but its resolver does not answer on for the programs
-    /// that may still ask it: a second wish to end cuts that short.
-    pub fn disconnect_at_once(self) -> Result<()> {
-        kubebridge_output(self.lab, &["disconnect"])?;
-        // It may be over already.
-        let _ = self.daemon.signal(Signal::TERM);
+    /// Has the session end by two SIGTERM: the second cuts short that its resolver answers on, for
+    /// programs that may still ask it. It must end well.
+    pub fn end_at_once(self) -> Result<()> {
+        self.daemon.signal(Signal::TERM)?;
+        self.daemon
+            .until_says("restore system DNS and hosts: ", END)?;
+        self.daemon.signal(Signal::TERM)?;
         self.must_end_well()
     }
 
