@@ -1,6 +1,6 @@
 //! How soon a Service that was created, changed or deleted is right on the laptop.
 //!
-//! Few changes by default; `KUBEBRIDGE_CHANGES=600 tests/run -- figures --no-capture` makes the
+//! Few changes by default; `KUBEBRIDGE_CHANGES=300 tests/run -- figures --no-capture` makes the
 //! figures of docs/figures.md.
 
 use std::{env, net::Ipv4Addr, time::Duration};

@@ -197,7 +197,7 @@ fn leftovers_are_told(lab: &Lab, before: &Snapshot) -> Result<()> {
     let left = Snapshot::take(lab.laptop.on())?;
     let status = kubebridge_output(lab, &["status"])?;
     ensure!(
-        status.contains("/etc/hosts") && status.contains("recover"),
+        status.contains("hosts file") && status.contains("recover"),
         "status says {status}"
     );
     // The link died with its owner, and its DNS settings with it.
