@@ -1,1 +1,31 @@
-//! Placeholder until the first module lands.
+//! The laptop program: makes the names of a cluster resolve on this machine, and undoes it.
+//!
+//! Everything that touches the operating system is in `platform`, everything that speaks DNS in
+//! `dns`; this crate decides what they do and when.
+
+pub mod cli;
+pub mod config;
+
+pub mod command;
+pub mod connect;
+pub mod demo;
+pub mod session;
+
+pub mod control;
+pub mod local_dns;
+pub mod originals;
+pub mod probe;
+pub mod zones;
+
+pub mod apply;
+pub mod before;
+pub mod routes;
+
+pub mod failure;
+pub mod output;
+pub mod progress;
+pub mod status;
+pub mod task;
+
+#[cfg(test)]
+mod test_util;

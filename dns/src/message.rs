@@ -10,6 +10,7 @@ mod build;
 mod check;
 mod edns;
 mod fit;
+mod flatten;
 mod header;
 mod rdata;
 mod reply;
@@ -24,6 +25,7 @@ pub use answers::{Answer, Data, Flags, Parsed, answers};
 pub use check::{Checked, check};
 pub use edns::Edns;
 pub use fit::fit_udp;
+pub use flatten::flatten_addresses;
 pub use ttl::zero_ttls;
 
 pub(crate) use build::Builder;

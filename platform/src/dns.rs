@@ -39,6 +39,9 @@ pub enum DnsError {
     /// systemd-resolved is not running, and we do not start services.
     #[error("systemd-resolved is not running")]
     NotRunning,
+    /// The link was removed.
+    #[error("link {0} is gone")]
+    LinkGone(String),
     /// The whole operation took too long.
     #[error("systemd-resolved did not finish {action} in time")]
     Timeout {
@@ -62,7 +65,7 @@ pub enum DnsError {
 ///
 /// Call it before the session's own link is configured; links named `kb…` are passed over.
 pub async fn read_host_dns(sys: &Sys) -> Result<HostDns, DnsError> {
-    let fs = RootFs::new(&sys.root);
+    let fs = RootFs::new(sys);
     let file = |path: &str| fs.read(Path::new(path)).map(Option::unwrap_or_default);
     let resolv_conf = resolv_conf::parse(&file("/etc/resolv.conf")?);
     let bus = Bus::connect(sys).await.ok();

@@ -76,6 +76,33 @@ pub struct Undone {
     pub changes: Vec<String>,
 }
 
+/// What [`Host::verify`] found and did.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// What had changed and was put back, one readable phrase each; empty when all was as wanted.
+    pub repairs: Vec<String>,
+    /// The hosts names that are not written because someone else has them, as of now.
+    pub conflicts: Vec<HostsConflict>,
+    /// The link, if it had been removed and was made anew.
+    pub link: Option<Relinked>,
+    /// What could not be looked at or put back.
+    pub troubles: Vec<HostError>,
+}
+
+/// A link made anew in the place of one that somebody removed: same addresses, new device.
+///
+/// Sockets bound on the old link work again. The caller keeps `tun` instead of the old one;
+/// dropping it removes the link.
+#[derive(Debug)]
+pub struct Relinked {
+    /// The interface name, mostly the old one.
+    pub name: String,
+    /// The new interface index.
+    pub index: u32,
+    /// The TUN device.
+    pub tun: Tun,
+}
+
 /// Why the operating system could not be brought where it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -114,17 +141,36 @@ pub enum HostError {
     Worker,
 }
 
+impl HostError {
+    /// Tells whether another program holds port 53 on the link's address, or on all of them.
+    pub fn is_port_busy(&self) -> bool {
+        let in_use = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AddrInUse;
+        matches!(self, Self::Link(LinkError::Bind { source, .. }) if in_use(source))
+    }
+}
+
 /// The operating system as a session sees it.
 ///
-/// Order of use: `open` once, `apply` as often as the wish changes, `undo` once; then the link may
-/// be dropped.
+/// Order of use: `open` once, `apply` as often as the wish changes, `verify` whenever something may
+/// have changed behind our back, `undo` once; then the link may be dropped.
 pub trait Host: Send {
     /// Creates the link and binds the resolver's sockets on it.
+    ///
+    /// Called again it makes another link; the old one and its sockets must be dropped before.
     fn open(&mut self, spec: &LinkSpec) -> impl Future<Output = Result<Link, HostError>> + Send;
 
     /// Brings the host to what `intent` says, doing only what is missing.
     fn apply(&mut self, intent: &Intent)
     -> impl Future<Output = Result<Applied, HostError>> + Send;
+
+    /// Holds the host against the last applied intent and puts back only what differs: the link and
+    /// its addresses, its DNS settings, the hosts lines.
+    ///
+    /// To be called about a second after hosts lines were written (another writer may have won the
+    /// last instant) and at each [`crate::watch::Drift`].
+    fn verify(&mut self) -> impl Future<Output = Verified> + Send {
+        async { Verified::default() }
+    }
 
     /// Takes back everything, in reverse order; harmless when nothing is left.
     fn undo(&mut self) -> impl Future<Output = Result<Undone, HostError>> + Send;

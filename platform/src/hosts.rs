@@ -1,31 +1,31 @@
 //! The hosts file as bytes: our lines in, our lines out, everything else untouched.
 //!
 //! Pure; the file itself is `hosts/file.rs`. A line is ours when its trailing comment is exactly
-//! `kubebridge:SESSION:NUMBER`. There is no block around our lines: other tools rewrite, reorder
+//! `kubebridge:SESSION:NUMBER`. Numbers start at 1, or at 0 when the last foreign line had no line
+//! break and was given one: so another session knows it, too, and may outlive us. There is no block around our lines: other tools rewrite, reorder
 //! and split such blocks, and an unterminated one swallows lines of the user.
 //!
 //! An edit removes our lines wherever they are, which gives the file as if we had never been
-//! there, and puts the wanted ones at its end. Our lines always end in a line break, so that what
+//! there, and puts the wanted ones at its end. If they are all there already they stay where they
+//! are: two tools that each want to be last would never come to rest. Our lines always end in a line break, so that what
 //! another tool appends never lands on one of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostsConflict;
 use crate::intent::HostsLine;
-use crate::scope;
 use crate::sys::SessionId;
 
+use admit::admit;
+
+mod admit;
 pub mod file;
 
 /// The biggest foreign content that lines are added to: a hosts file this size is somebody's
 /// mistake, and rewriting it on every change would be ours.
 pub const MAX_FOREIGN_BYTES: usize = 16 * 1024 * 1024;
-
-/// Names that are never written, whoever asks: they steer proxies and tunnels or mean this machine.
-const NEVER: [&str; 3] = ["localhost", "wpad", "isatap"];
 
 /// What undoing needs to know besides the marks on the lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,20 +92,73 @@ pub fn edit(
         conflicts,
         lines: lines.len(),
     };
-    if !lines.is_empty() {
-        edit.note.unterminated = terminate(&mut edit.bytes, ending);
+    if lines.is_empty() {
+        return Ok(edit);
     }
-    for (number, line) in lines.iter().enumerate() {
-        let HostsLine { address, names } = line;
-        let text = format!(
-            "{address}\t{} # kubebridge:{session}:{}",
-            names.join(" "),
-            number + 1
-        );
+    let inherited = inherited(&edit.bytes);
+    edit.note.unterminated = terminate(&mut edit.bytes, ending).or(inherited);
+    let first = usize::from(edit.note.unterminated.is_none());
+    let texts: Vec<_> = lines
+        .iter()
+        .zip(first..)
+        .map(|(line, number)| text(line, session, number))
+        .collect();
+    if is_there(now, session, &texts) {
+        edit.bytes = now.to_vec();
+        return Ok(edit);
+    }
+    for text in texts {
         edit.bytes.extend_from_slice(text.as_bytes());
         edit.bytes.extend_from_slice(ending.bytes());
     }
     Ok(edit)
+}
+
+fn text(line: &HostsLine, session: &SessionId, number: usize) -> String {
+    let HostsLine { address, names } = line;
+    format!(
+        "{address}\t{} # kubebridge:{session}:{number}",
+        names.join(" ")
+    )
+}
+
+/// Tells whether the lines of `session` in `now` are exactly these, in order and whole.
+fn is_there(now: &[u8], session: &SessionId, texts: &[String]) -> bool {
+    let lines = now.split_inclusive(|&byte| byte == b'\n');
+    let ours = lines.filter(|line| owner(line) == Some(session.as_str()));
+    let whole = ours.map(|line| {
+        let line = line.strip_suffix(b"\n")?;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    });
+    whole.eq(texts.iter().map(|text| Some(text.as_bytes())))
+}
+
+/// Returns the last foreign line of a file in which another session gave it its line break, as long
+/// as nobody else wrote behind it.
+fn inherited(bytes: &[u8]) -> Option<Unterminated> {
+    let mut last: &[u8] = b"";
+    let mut given = false;
+    let mut marked = false;
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        match mark(line) {
+            Some((_, number)) => {
+                marked = true;
+                given |= number == "0";
+            }
+            None if marked => return None,
+            None => last = line,
+        }
+    }
+    let broken = |ending: Ending| {
+        let line = last.strip_suffix(ending.bytes())?.to_vec();
+        Some(Unterminated { line, ending })
+    };
+    let ending = if last.ends_with(b"\r\n") {
+        Ending::CrLf
+    } else {
+        Ending::Lf
+    };
+    given.then(|| broken(ending)).flatten()
 }
 
 /// Takes every line of `session` out of `now`, and the line break we once added before them.
@@ -138,111 +191,18 @@ pub fn sessions(now: &[u8]) -> BTreeSet<SessionId> {
         .collect()
 }
 
-/// Returns the session in the mark at the end of a line, if its last comment is exactly our mark.
+/// Returns the session of a line of ours.
 fn owner(line: &[u8]) -> Option<&str> {
+    mark(line).map(|(session, _)| session)
+}
+
+/// Returns session and number of the mark of a line, if its last comment is exactly our mark.
+fn mark(line: &[u8]) -> Option<(&str, &str)> {
     let comment = line.iter().rposition(|&byte| byte == b'#')?;
     let comment = str::from_utf8(line[comment + 1..].trim_ascii()).ok()?;
     let (session, number) = comment.strip_prefix("kubebridge:")?.split_once(':')?;
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then_some(session)
-}
-
-/// Splits the wanted lines into those to write and the names to report.
-fn admit(
-    foreign: &[u8],
-    wanted: &[HostsLine],
-    host_name: &str,
-) -> (Vec<HostsLine>, Vec<HostsConflict>) {
-    let taken = if wanted.is_empty() {
-        BTreeMap::new()
-    } else {
-        names(foreign)
-    };
-    let mut conflicts = BTreeSet::new();
-    let mut lines = Vec::with_capacity(wanted.len());
-    for HostsLine { address, names } in wanted {
-        let admitted = |name: &&String| match refusal(*address, name, host_name, &taken) {
-            Some(reason) => {
-                conflicts.insert(HostsConflict {
-                    name: (*name).clone(),
-                    reason,
-                });
-                false
-            }
-            None => true,
-        };
-        let names: Vec<_> = names.iter().filter(admitted).cloned().collect();
-        let line = HostsLine {
-            address: *address,
-            names,
-        };
-        if !line.names.is_empty() {
-            lines.push(line);
-        }
-    }
-    (lines, conflicts.into_iter().collect())
-}
-
-/// Tells why `name` must not be written, if so.
-fn refusal(
-    address: IpAddr,
-    name: &str,
-    host_name: &str,
-    taken: &BTreeMap<Vec<u8>, Holder>,
-) -> Option<String> {
-    if !is_service_address(address) {
-        return Some(format!("{address} cannot be the address of a service"));
-    }
-    if NEVER.contains(&name) || name.ends_with(".localhost") {
-        return Some("a name with a fixed meaning".to_owned());
-    }
-    let short = host_name.split('.').next().unwrap_or(host_name);
-    if name.eq_ignore_ascii_case(host_name) || name.eq_ignore_ascii_case(short) {
-        return Some("the name of this machine".to_owned());
-    }
-    if name.contains('.') && scope::has_public_tld(name) {
-        return Some("its last label is a public top-level domain".to_owned());
-    }
-    taken
-        .get(name.as_bytes())
-        .map(|holder| match &holder.session {
-            Some(session) => format!("session {session} has it"),
-            None => format!("line {} has it", holder.line),
-        })
-}
-
-/// Headless Services have no address, and these would send the laptop to itself or nowhere.
-fn is_service_address(address: IpAddr) -> bool {
-    let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
-    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || broadcast)
-}
-
-/// Who has a name already.
-struct Holder {
-    line: usize,
-    session: Option<String>,
-}
-
-/// Collects the names of all lines, lower-cased, with the first line that has each.
-fn names(bytes: &[u8]) -> BTreeMap<Vec<u8>, Holder> {
-    let mut names = BTreeMap::new();
-    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-        let entry = line.split(|&byte| byte == b'#').next().unwrap_or(line);
-        let fields = entry
-            .split(u8::is_ascii_whitespace)
-            .filter(|field| !field.is_empty());
-        for name in fields.skip(1) {
-            let session = || owner(line).map(str::to_owned);
-            let holder = || Holder {
-                line: index + 1,
-                session: session(),
-            };
-            names
-                .entry(name.to_ascii_lowercase())
-                .or_insert_with(holder);
-        }
-    }
-    names
+    digits.then_some((session, number))
 }
 
 /// Gives the last line a line break if it has none.

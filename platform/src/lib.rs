@@ -7,6 +7,8 @@
 
 pub mod sys;
 
+pub mod fault;
+
 pub mod net;
 
 pub mod scope;
@@ -35,14 +37,20 @@ pub mod local;
 
 pub mod recover;
 
+pub mod clock;
+
+pub mod watch;
+
+pub use clock::Clock;
 pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
 pub use dns::{DnsError, read_host_dns};
 pub use host::{
-    Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, ResolvedVia,
-    Undone,
+    Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, Relinked,
+    ResolvedVia, Undone, Verified,
 };
 pub use intent::{DnsIntent, HostsLine, Intent, IntentError};
 pub use local::LocalHost;
 pub use net::{IpNet, Ipv4Net, Ipv6Net, NetError};
 pub use recover::{Leftover, Recovered, leftovers, recover};
 pub use sys::{SessionId, SessionIdError, Sys};
+pub use watch::{Cause, Drift, DriftWatch};

@@ -1,24 +1,21 @@
 //! The session's link: a TUN device with a /30 that nothing else on this machine uses.
 //!
-//! Choosing is pure; reading routes and addresses and setting ours goes through netlink. Both
+//! Choosing is pure; reading routes and addresses and setting ours is `link/netlink.rs`. Both
 //! addresses of the /30 are the link's: the first is the laptop's, DNS is answered on the second.
 //! A client of that resolver is seen coming from the first, through the loopback path.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-use futures::TryStreamExt;
-use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::link::LinkAttribute;
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use rtnetlink::{Handle, RouteMessageBuilder};
-use tokio::task::JoinHandle;
-
+use crate::fault::Faults;
 use crate::host::{Link, LinkSpec};
 use crate::net::{IpNet, Ipv4Net};
 use crate::tun::Tun;
+pub use error::LinkError;
+use netlink::Netlink;
+
+mod error;
+mod netlink;
 
 /// Where a link's /30 is taken from unless the user says otherwise: the upper end of the
 /// benchmarking range, which nobody routes and cluster networks do not use.
@@ -27,75 +24,11 @@ pub const DEFAULT_RANGE: Ipv4Net = Ipv4Net::known(Ipv4Addr::new(198, 19, 248, 0)
 /// The size of a link's network: two usable addresses.
 const LINK_PREFIX: u8 = 30;
 
-/// Wider routes are default routes in disguise (full-tunnel VPNs split 0.0.0.0/0 in two or more):
-/// they say nothing about who uses an address.
-const WIDEST_USED_ROUTE: u8 = 8;
-
 /// How many interface names are tried: more sessions than any machine has.
 const MAX_NAMES: u32 = 64;
 
 /// The port of DNS.
 const DNS_PORT: u16 = 53;
-
-/// Why a link could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// Netlink could not be reached.
-    #[error("opening a netlink socket")]
-    Open(#[source] io::Error),
-    /// The machine's links, addresses or routes could not be read.
-    #[error("reading {what} by netlink")]
-    Read {
-        /// What was being read.
-        what: &'static str,
-        /// What the kernel said.
-        #[source]
-        source: Box<rtnetlink::Error>,
-    },
-    /// The range given is smaller than a link.
-    #[error("{0} is too small for a link (at least /{LINK_PREFIX})")]
-    RangeTooSmall(Ipv4Net),
-    /// Every /30 of the range is used by something.
-    #[error("no free /{LINK_PREFIX} in {0}: routes, addresses or cluster networks cover it")]
-    NoFreeNet(Ipv4Net),
-    /// Every interface name is taken.
-    #[error("every interface name from kb0 to kb{} is taken", MAX_NAMES - 1)]
-    NoFreeName,
-    /// The device could not be created.
-    #[error("creating the TUN device {name}")]
-    Device {
-        /// Its name.
-        name: String,
-        /// What the system said.
-        #[source]
-        source: tun::Error,
-    },
-    /// The device has no index.
-    #[error("reading the index of {0}")]
-    Index(String),
-    /// An address could not be given to the link.
-    #[error("adding {address} to {name}")]
-    Address {
-        /// The link.
-        name: String,
-        /// The address.
-        address: Ipv4Addr,
-        /// What the kernel said.
-        #[source]
-        source: Box<rtnetlink::Error>,
-    },
-    /// A DNS socket could not be bound.
-    #[error("listening on {address}/{protocol}")]
-    Bind {
-        /// Where.
-        address: SocketAddr,
-        /// `udp` or `tcp`.
-        protocol: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// The link that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,11 +56,12 @@ pub fn choose_name(taken: &BTreeSet<String>) -> Option<String> {
 }
 
 /// Plans a link from what the machine uses now.
-pub async fn plan(spec: &LinkSpec) -> Result<LinkPlan, LinkError> {
+pub async fn plan(spec: &LinkSpec, faults: &Faults) -> Result<LinkPlan, LinkError> {
     let range = spec.cidr.unwrap_or(DEFAULT_RANGE);
     if range.prefix() > LINK_PREFIX {
         return Err(LinkError::RangeTooSmall(range));
     }
+    faults.step("read routes")?;
     let netlink = Netlink::open()?;
     let name = choose_name(&netlink.link_names().await?).ok_or(LinkError::NoFreeName)?;
     let mut used = netlink.used().await?;
@@ -141,42 +75,82 @@ pub async fn plan(spec: &LinkSpec) -> Result<LinkPlan, LinkError> {
 }
 
 /// Makes a planned link: device, addresses, sockets.
-pub async fn create(plan: LinkPlan) -> Result<Link, LinkError> {
-    let LinkPlan { name, net, mtu } = plan;
-    let device = |source| LinkError::Device {
-        name: name.clone(),
-        source,
-    };
-    let tun = Tun::create(&name, mtu).map_err(device)?;
-    let index = tun.index().ok_or_else(|| LinkError::Index(name.clone()))?;
-    let address = Ipv4Addr::from_bits(net.address().to_bits() + 1);
-    let resolver = Ipv4Addr::from_bits(net.address().to_bits() + 2);
-    let netlink = Netlink::open()?;
-    for address in [address, resolver] {
-        let added = netlink
-            .handle
-            .address()
-            .add(index, IpAddr::V4(address), net.prefix())
-            .execute()
-            .await;
-        let failed = |source| LinkError::Address {
-            name: name.clone(),
-            address,
-            source: Box::new(source),
-        };
-        added.map_err(failed)?;
-    }
+pub async fn create(plan: LinkPlan, faults: &Faults) -> Result<Link, LinkError> {
+    let (tun, index) = create_device(&plan, faults).await?;
+    let (address, resolver) = plan.addresses();
+    faults.step("bind sockets")?;
     let (udp, tcp) = bind(SocketAddr::from((resolver, DNS_PORT)))?;
     Ok(Link {
-        name,
+        name: plan.name,
         index,
         address,
         resolver,
-        prefix: net.prefix(),
+        prefix: plan.net.prefix(),
         tun,
         udp,
         tcp,
     })
+}
+
+/// Makes a planned device with its addresses; sockets bound to these before work again.
+pub async fn create_device(plan: &LinkPlan, faults: &Faults) -> Result<(Tun, u32), LinkError> {
+    let LinkPlan { name, net, mtu } = plan;
+    faults.step("create the device")?;
+    let tun = Tun::create(name, *mtu).map_err(|source| LinkError::Device {
+        name: name.clone(),
+        source,
+    })?;
+    let index = tun.index().ok_or_else(|| LinkError::Index(name.clone()))?;
+    let netlink = Netlink::open()?;
+    let (first, second) = plan.addresses();
+    for address in [first, second] {
+        faults.step("add an address")?;
+        netlink
+            .add_address(name, index, address, net.prefix())
+            .await?;
+    }
+    Ok((tun, index))
+}
+
+/// How a link was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Whole, after these repairs, one readable phrase each.
+    Whole(Vec<String>),
+    /// Somebody removed it.
+    Gone,
+}
+
+/// Brings a link that still exists back up, and its addresses back.
+pub async fn mend(plan: &LinkPlan, index: u32) -> Result<Condition, LinkError> {
+    let netlink = Netlink::open()?;
+    let Some(up) = netlink.is_up(index).await? else {
+        return Ok(Condition::Gone);
+    };
+    let mut repairs = Vec::new();
+    if !up {
+        netlink.set_up(&plan.name, index).await?;
+        repairs.push(format!("link {} brought up", plan.name));
+    }
+    let there = netlink.addresses(index).await?;
+    let (first, second) = plan.addresses();
+    for address in [first, second] {
+        if !there.contains(&address) {
+            netlink
+                .add_address(&plan.name, index, address, plan.net.prefix())
+                .await?;
+            repairs.push(format!("{address} put back on {}", plan.name));
+        }
+    }
+    Ok(Condition::Whole(repairs))
+}
+
+impl LinkPlan {
+    /// Returns the laptop's address and the resolver's.
+    pub fn addresses(&self) -> (Ipv4Addr, Ipv4Addr) {
+        let net = self.net.address().to_bits();
+        (Ipv4Addr::from_bits(net + 1), Ipv4Addr::from_bits(net + 2))
+    }
 }
 
 fn bind(address: SocketAddr) -> Result<(UdpSocket, TcpListener), LinkError> {
@@ -192,110 +166,6 @@ fn bind(address: SocketAddr) -> Result<(UdpSocket, TcpListener), LinkError> {
     let tcp = TcpListener::bind(address).map_err(failed("tcp"))?;
     tcp.set_nonblocking(true).map_err(failed("tcp"))?;
     Ok((udp, tcp))
-}
-
-/// A netlink socket and the task that serves it.
-struct Netlink {
-    handle: Handle,
-    task: JoinHandle<()>,
-}
-
-impl Netlink {
-    fn open() -> Result<Self, LinkError> {
-        let (connection, handle, _) = rtnetlink::new_connection().map_err(LinkError::Open)?;
-        Ok(Self {
-            handle,
-            task: tokio::spawn(connection),
-        })
-    }
-
-    async fn link_names(&self) -> Result<BTreeSet<String>, LinkError> {
-        let links = self
-            .handle
-            .link()
-            .get()
-            .execute()
-            .try_collect::<Vec<_>>()
-            .await;
-        let attributes = links
-            .map_err(read("links"))?
-            .into_iter()
-            .flat_map(|link| link.attributes);
-        Ok(attributes
-            .filter_map(|attribute| match attribute {
-                LinkAttribute::IfName(name) => Some(name),
-                _ => None,
-            })
-            .collect())
-    }
-
-    /// Reads the IPv4 networks that routes (of every table) and addresses speak of.
-    async fn used(&self) -> Result<Vec<IpNet>, LinkError> {
-        let every = RouteMessageBuilder::<Ipv4Addr>::new().build();
-        let routes = self
-            .handle
-            .route()
-            .get(every)
-            .execute()
-            .try_collect::<Vec<_>>()
-            .await;
-        let addresses = self
-            .handle
-            .address()
-            .get()
-            .execute()
-            .try_collect::<Vec<_>>()
-            .await;
-        let routes = routes.map_err(read("routes"))?;
-        let addresses = addresses.map_err(read("addresses"))?;
-        let nets = routes.iter().filter_map(route_net);
-        Ok(nets
-            .chain(addresses.iter().filter_map(address_net))
-            .map(IpNet::V4)
-            .collect())
-    }
-}
-
-impl Drop for Netlink {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn read(what: &'static str) -> impl FnOnce(rtnetlink::Error) -> LinkError {
-    move |source| LinkError::Read {
-        what,
-        source: Box::new(source),
-    }
-}
-
-fn route_net(route: &RouteMessage) -> Option<Ipv4Net> {
-    let prefix = route.header.destination_prefix_length;
-    let destination = route
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(*address),
-            _ => None,
-        })?;
-    Ipv4Net::new(destination, prefix)
-        .ok()
-        .filter(|net| net.prefix() >= WIDEST_USED_ROUTE)
-}
-
-fn address_net(address: &AddressMessage) -> Option<Ipv4Net> {
-    if address.header.family != AddressFamily::Inet {
-        return None;
-    }
-    // On a point-to-point link `Local` is ours and `Address` the peer's: both are used.
-    let found = address
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            AddressAttribute::Address(IpAddr::V4(address)) => Some(*address),
-            _ => None,
-        })?;
-    Ipv4Net::new(found, address.header.prefix_len).ok()
 }
 
 #[cfg(test)]
@@ -358,7 +228,7 @@ mod tests {
             mtu: 1500,
         };
         assert!(matches!(
-            plan(&spec).await,
+            plan(&spec, &Faults::default()).await,
             Err(LinkError::RangeTooSmall(_))
         ));
     }

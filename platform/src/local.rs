@@ -3,19 +3,23 @@
 //! It orders and journals; what each change is, is decided in `link`, `dns` and `hosts`. If it is
 //! dropped without `undo`, the journal stays and [`crate::recover::recover`] finds it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::dns::resolved::Resolved;
 use crate::fs::{FsError, Lock, make_dir};
-use crate::host::{Applied, Host, HostError, Link, LinkSpec, Undone};
-use crate::hosts::file::{HostsFile, Written};
-use crate::intent::{DnsIntent, HostsLine, Intent};
-use crate::journal::{Change, Journal, JournalError};
-use crate::link;
+use crate::host::{Applied, Host, HostError, Link, LinkSpec, Undone, Verified};
+use crate::hosts::file::HostsFile;
+use crate::intent::{HostsLine, Intent};
+use crate::journal::{Change, Journal};
+use crate::link::{self, LinkPlan};
 use crate::sys::{SessionId, Sys};
+use dns::LinkDns;
+use files::Files;
+
+mod dns;
+mod files;
+mod verify;
 
 /// This machine, for one session; at most one exists per machine.
 #[derive(Debug)]
@@ -24,40 +28,34 @@ pub struct LocalHost {
     files: Arc<Mutex<Files>>,
     link: Option<OpenLink>,
     dns: Option<LinkDns>,
+    /// What the last `apply` asked for.
+    wanted: Wanted,
     /// Held until drop.
     _lock: Lock,
 }
 
-/// What is worked on by blocking calls, on a thread of its own.
-struct Files {
-    /// `None` after `undo`.
-    journal: Option<Journal>,
-    hosts: HostsFile,
+/// The wish that `verify` holds the machine against.
+#[derive(Debug, Default)]
+struct Wanted {
+    dns: Option<crate::intent::DnsIntent>,
+    hosts: Arc<Vec<HostsLine>>,
 }
 
 /// The link that was handed out.
 #[derive(Debug)]
 struct OpenLink {
-    name: String,
+    plan: LinkPlan,
     index: u32,
     seq: u64,
-}
-
-/// The DNS settings of the link.
-#[derive(Debug)]
-struct LinkDns {
-    resolved: Resolved,
-    seq: u64,
-    /// What is known to be in force; `None` forces the next `apply` to send everything again.
-    applied: Option<(DnsIntent, Vec<String>)>,
 }
 
 impl LocalHost {
     /// Takes the machine for one session and starts its journal.
     pub fn new(sys: Sys, session: SessionId) -> Result<Self, HostError> {
-        make_dir(&sys.runtime_dir, 0o755).map_err(HostError::Files)?;
+        make_dir(&sys.runtime_dir, 0o755, &sys.faults).map_err(HostError::Files)?;
         let path = sys.session_lock();
-        let Some(mut lock) = Lock::try_acquire(&path).map_err(HostError::Files)? else {
+        let lock = Lock::try_acquire(&path, &sys.faults).map_err(HostError::Files)?;
+        let Some(mut lock) = lock else {
             let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
             return Err(HostError::Busy {
                 pid: pid.unwrap_or(0),
@@ -67,134 +65,37 @@ impl LocalHost {
         signed
             .map_err(FsError::io("signing", &path))
             .map_err(HostError::Files)?;
-        let journal =
-            Journal::create(&sys.journal(&session), &session).map_err(HostError::Journal)?;
+        let journal = Journal::create(&sys, &session).map_err(HostError::Journal)?;
         let hosts = HostsFile::new(&sys, session, None);
-        let files = Arc::new(Mutex::new(Files {
-            journal: Some(journal),
-            hosts,
-        }));
         Ok(Self {
             sys,
-            files,
+            files: Arc::new(Mutex::new(Files::new(journal, hosts))),
             link: None,
             dns: None,
+            wanted: Wanted::default(),
             _lock: lock,
         })
     }
 
-    /// Makes the next `apply` send the DNS settings again even if the wish is the same, for when
-    /// systemd-resolved was restarted or the link changed.
+    /// Makes the next `apply` send the DNS settings again even if the wish is the same.
     pub fn forget_dns(&mut self) {
         if let Some(dns) = &mut self.dns {
-            dns.applied = None;
+            dns.forget();
         }
-    }
-
-    async fn apply_dns(
-        &mut self,
-        intent: Option<&DnsIntent>,
-        applied: &mut Applied,
-    ) -> Result<(), HostError> {
-        let Some(intent) = intent else {
-            applied.changes.extend(self.revert_dns().await?);
-            return Ok(());
-        };
-        if self.dns.is_none() {
-            self.dns = Some(self.start_dns().await?);
-        }
-        let Some(dns) = &mut self.dns else {
-            return Err(HostError::NoLink);
-        };
-        let current = dns.applied.take();
-        if let Some((known, warnings)) = current.filter(|(known, _)| known == intent) {
-            applied.warnings.extend(warnings.iter().cloned());
-            dns.applied = Some((known, warnings));
-            return Ok(());
-        }
-        let warnings = dns.resolved.apply(intent).await.map_err(HostError::Dns)?;
-        applied.warnings.extend(warnings.iter().cloned());
-        applied.changes.push(dns_change(intent));
-        dns.applied = Some((intent.clone(), warnings));
-        let seq = dns.seq;
-        self.journalled(move |journal| journal.done(seq)).await
-    }
-
-    /// Journals that our link's settings will change.
-    async fn start_dns(&self) -> Result<LinkDns, HostError> {
-        let OpenLink { name, index, .. } = self.link.as_ref().ok_or(HostError::NoLink)?;
-        let resolved = Resolved::new(&self.sys, name, *index);
-        let change = Change::LinkDns {
-            name: name.clone(),
-            index: *index,
-        };
-        let seq = self
-            .journalled(move |journal| journal.intend(change))
-            .await?;
-        Ok(LinkDns {
-            resolved,
-            seq,
-            applied: None,
-        })
-    }
-
-    async fn revert_dns(&mut self) -> Result<Option<String>, HostError> {
-        let Some(dns) = &self.dns else {
-            return Ok(None);
-        };
-        dns.resolved.revert().await.map_err(HostError::Dns)?;
-        let seq = dns.seq;
-        self.journalled(move |journal| journal.undone(seq)).await?;
-        self.dns = None;
-        Ok(Some("DNS settings of the link reverted".to_owned()))
-    }
-
-    async fn write_hosts(&self, lines: Vec<HostsLine>) -> Result<Written, HostError> {
-        self.blocking(move |files| {
-            let journal = files.journal.as_mut().ok_or(HostError::Ended)?;
-            files.hosts.write(&lines, journal).map_err(HostError::Hosts)
-        })
-        .await
-    }
-
-    async fn journalled<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Journal) -> Result<T, JournalError> + Send + 'static,
-    ) -> Result<T, HostError> {
-        self.blocking(|files| {
-            let journal = files.journal.as_mut().ok_or(HostError::Ended)?;
-            work(journal).map_err(HostError::Journal)
-        })
-        .await
-    }
-
-    /// Runs file work where it may block.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Files) -> Result<T, HostError> + Send + 'static,
-    ) -> Result<T, HostError> {
-        let files = Arc::clone(&self.files);
-        let done = tokio::task::spawn_blocking(move || work(&mut files.lock())).await;
-        done.unwrap_or(Err(HostError::Worker))
     }
 }
 
 impl Host for LocalHost {
     async fn open(&mut self, spec: &LinkSpec) -> Result<Link, HostError> {
-        let plan = link::plan(spec).await.map_err(HostError::Link)?;
-        let change = Change::Link {
-            name: plan.name.clone(),
-        };
-        let seq = self
-            .journalled(move |journal| journal.intend(change))
-            .await?;
-        match link::create(plan).await {
+        self.leave_link().await?;
+        let plan = link::plan(spec, &self.sys.faults)
+            .await
+            .map_err(HostError::Link)?;
+        let seq = self.intend_link(&plan).await?;
+        match link::create(plan.clone(), &self.sys.faults).await {
             Ok(link) => {
-                self.link = Some(OpenLink {
-                    name: link.name.clone(),
-                    index: link.index,
-                    seq,
-                });
+                let index = link.index;
+                self.link = Some(OpenLink { plan, index, seq });
                 self.journalled(move |journal| journal.done(seq)).await?;
                 Ok(link)
             }
@@ -208,8 +109,15 @@ impl Host for LocalHost {
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         let Intent { dns, hosts } = intent.clone().checked().map_err(HostError::Intent)?;
         let mut applied = Applied::default();
-        self.apply_dns(dns.as_ref(), &mut applied).await?;
-        let written = self.write_hosts(hosts).await?;
+        self.wanted = Wanted {
+            dns: dns.clone(),
+            hosts: Arc::new(hosts),
+        };
+        // DNS that cannot be set now must not keep names out of the hosts file.
+        let set = self.apply_dns(dns.as_ref(), &mut applied).await;
+        let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
+        set?;
+        let written = written?;
         if written.changed {
             applied
                 .changes
@@ -219,48 +127,43 @@ impl Host for LocalHost {
         Ok(applied)
     }
 
+    async fn verify(&mut self) -> Verified {
+        self.verify_all().await
+    }
+
     async fn undo(&mut self) -> Result<Undone, HostError> {
+        self.wanted = Wanted::default();
         let mut undone = Undone::default();
-        if self.blocking(|files| Ok(files.journal.is_none())).await? {
+        if self.blocking(|files| Ok(files.has_ended())).await? {
             return Ok(undone);
         }
         // One failure must not keep the rest from being undone.
         let dns = self.revert_dns().await;
-        let hosts = self.write_hosts(Vec::new()).await;
+        let all = dns.is_ok();
+        let hosts = self.blocking(move |files| files.end(all)).await;
         undone.changes.extend(dns?);
-        if hosts?.changed {
-            undone
-                .changes
-                .push("lines removed from the hosts file".to_owned());
+        undone.changes.extend(hosts?);
+        if let Some(OpenLink { plan, .. }) = self.link.take() {
+            undone.changes.push(format!("link {} released", plan.name));
         }
-        if let Some(OpenLink { name, seq, .. }) = self.link.take() {
-            self.journalled(move |journal| journal.undone(seq)).await?;
-            undone.changes.push(format!("link {name} released"));
-        }
-        self.blocking(|files| match files.journal.take() {
-            Some(journal) => journal.close().map_err(HostError::Journal),
-            None => Ok(()),
-        })
-        .await?;
         Ok(undone)
     }
 }
 
-fn dns_change(intent: &DnsIntent) -> String {
-    let domains = intent
-        .routes
-        .iter()
-        .chain(&intent.namespaces)
-        .chain(&intent.search);
-    let domains: Vec<_> = domains.map(String::as_str).collect();
-    format!("DNS of the link set for {}", domains.join(", "))
-}
+impl LocalHost {
+    /// Journals that a link will be made.
+    async fn intend_link(&self, plan: &LinkPlan) -> Result<u64, HostError> {
+        let name = plan.name.clone();
+        self.intend(Change::Link { name }).await
+    }
 
-impl fmt::Debug for Files {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files")
-            .field("journal", &self.journal)
-            .finish_non_exhaustive()
+    /// Lets go of an earlier link, which the caller has dropped or is about to.
+    async fn leave_link(&mut self) -> Result<(), HostError> {
+        if let Some(OpenLink { seq, .. }) = self.link.take() {
+            self.revert_dns().await?;
+            self.journalled(move |journal| journal.undone(seq)).await?;
+        }
+        Ok(())
     }
 }
 

@@ -43,16 +43,39 @@ fn boot_id() -> String {
     id.trim().to_owned()
 }
 
-/// Reads field 22 of `/proc/PID/stat`, counted behind the name, which may hold anything.
+/// Reads field 22 of `/proc/PID/stat`, counted behind the name, which may hold anything; `None`
+/// also for a process that has ended and only waits for its parent to notice.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_whose_parent_has_not_noticed_its_end_is_not_alive() {
+        let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
+        let owner = Owner {
+            pid: child.id(),
+            start: start_time(child.id()).unwrap(),
+            boot: boot_id(),
+        };
+        assert!(owner.is_alive());
+        child.kill().unwrap();
+        let exited =
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), exited).unwrap();
+        assert!(!owner.is_alive());
+        child.wait().unwrap();
+    }
 
     #[test]
     fn this_process_is_alive_and_its_predecessors_are_not() {

@@ -38,44 +38,47 @@ pub struct Recovered {
 /// A dead session's journal, held by us.
 struct Dead {
     session: SessionId,
-    owner: Owner,
+    /// The process it had; `None` if the journal lost that.
+    owner: Option<Owner>,
     journal: Journal,
+}
+
+/// What was found in the folder of journals.
+#[derive(Default)]
+struct Found {
+    dead: Vec<Dead>,
+    /// The first journal that could not be read.
+    failure: Option<HostError>,
 }
 
 /// Lists the dead sessions without changing anything.
 pub async fn leftovers(sys: &Sys) -> Result<Vec<Leftover>, HostError> {
-    let dead = blocking(sys, |sys| find(&sys)).await?;
-    let describe = |Dead {
-                        session,
-                        owner,
-                        journal,
-                    }: Dead| {
-        let changes = journal
-            .history()
-            .pending
-            .iter()
-            .map(|pending| phrase(&pending.change))
-            .collect();
+    let found = blocking(sys, |sys| find(&sys)).await?;
+    let describe = |dead: Dead| {
+        let pending = dead.journal.history().pending.iter();
         Leftover {
-            session,
-            pid: owner.pid,
-            changes,
+            session: dead.session,
+            pid: dead.owner.map_or(0, |owner| owner.pid),
+            changes: pending.map(|pending| phrase(&pending.change)).collect(),
         }
     };
-    Ok(dead.into_iter().map(describe).collect())
+    match found.failure {
+        Some(failure) => Err(failure),
+        None => Ok(found.dead.into_iter().map(describe).collect()),
+    }
 }
 
 /// Undoes every dead session.
 ///
 /// All are tried; the first failure is returned at the end, its journal kept for the next time.
 pub async fn recover(sys: &Sys) -> Result<Vec<Recovered>, HostError> {
-    let dead = blocking(sys, |sys| {
-        make_dir(&sys.runtime_dir, 0o755).map_err(HostError::Files)?;
+    let Found { dead, mut failure } = blocking(sys, |sys| {
+        make_dir(&sys.runtime_dir, 0o755, &sys.faults).map_err(HostError::Files)?;
+        remove_unfinished(&sys);
         find(&sys)
     })
     .await?;
     let mut recovered = Vec::with_capacity(dead.len());
-    let mut failure = None;
     for one in dead {
         let session = one.session.clone();
         match undo(sys, one).await {
@@ -89,30 +92,44 @@ pub async fn recover(sys: &Sys) -> Result<Vec<Recovered>, HostError> {
     }
 }
 
+/// Undoes one session: its DNS, its files even if that failed, and the journal if nothing did.
 async fn undo(sys: &Sys, dead: Dead) -> Result<Vec<String>, HostError> {
     let Dead {
         session,
         owner,
         mut journal,
     } = dead;
+    // After a reboot no link has settings of ours; a journal without owner says nothing of that.
+    let this_boot = owner.is_none_or(|owner| owner.is_this_boot());
+    let dns = if this_boot {
+        undo_dns(sys, &journal).await
+    } else {
+        Ok(Vec::new())
+    };
+    let nothing_left = dns.is_ok();
+    let files = blocking(sys, move |sys| {
+        let changes = undo_files(&sys, session, &mut journal).map_err(HostError::Hosts)?;
+        if nothing_left {
+            journal.close().map_err(HostError::Journal)?;
+        }
+        Ok(changes)
+    });
+    let files = files.await;
+    let mut changes = dns?;
+    changes.extend(files?);
+    Ok(changes)
+}
+
+async fn undo_dns(sys: &Sys, journal: &Journal) -> Result<Vec<String>, HostError> {
     let mut changes = Vec::new();
-    for pending in journal.history().pending.clone().into_iter().rev() {
+    for pending in journal.history().pending.iter().rev() {
         if let Change::LinkDns { name, index } = &pending.change {
-            let reverted = owner.is_this_boot()
-                && resolved::revert_leftover(sys, name, *index)
-                    .await
-                    .map_err(HostError::Dns)?;
-            if reverted {
+            let reverted = resolved::revert_leftover(sys, name, *index);
+            if reverted.await.map_err(HostError::Dns)? {
                 changes.push(phrase(&pending.change));
             }
         }
     }
-    let in_files = blocking(sys, move |sys| {
-        let changes = undo_files(&sys, session, &mut journal).map_err(HostError::Hosts)?;
-        journal.close().map_err(HostError::Journal)?;
-        Ok(changes)
-    });
-    changes.extend(in_files.await?);
     Ok(changes)
 }
 
@@ -121,35 +138,28 @@ fn undo_files(
     session: SessionId,
     journal: &mut Journal,
 ) -> Result<Vec<String>, HostsError> {
+    let known = &journal.history().pending;
+    let touched = known.iter().any(|pending| match &pending.change {
+        Change::Hosts { .. } | Change::HostsInPlace { .. } => true,
+        Change::Link { .. } | Change::LinkDns { .. } => false,
+    });
+    if !touched && journal.history().opened.is_some() {
+        return Ok(Vec::new());
+    }
     let mut file = HostsFile::new(sys, session, Some(journal));
-    let mut changes = Vec::new();
-    let mut touched = false;
-    for pending in journal.history().pending.clone().into_iter().rev() {
-        match &pending.change {
-            Change::HostsInPlace { before, after } => {
-                if file.repair(before, after)? {
-                    changes.push(phrase(&pending.change));
-                }
-                journal.undone(pending.seq)?;
-            }
-            Change::Hosts { .. } => touched = true,
-            Change::Link { .. } | Change::LinkDns { .. } => {}
-        }
-    }
-    if touched {
-        file.remove_stale_temporary()?;
-        if file.write(&[], journal)?.changed {
-            changes.push("lines removed from the hosts file".to_owned());
-        }
-    }
-    Ok(changes)
+    file.remove_stale_temporary()?;
+    let removed = file.write(&[], journal)?.changed;
+    Ok(removed
+        .then(|| "lines removed from the hosts file".to_owned())
+        .into_iter()
+        .collect())
 }
 
 /// Takes hold of the journals of dead sessions.
-fn find(sys: &Sys) -> Result<Vec<Dead>, HostError> {
-    let mut dead = Vec::new();
-    for path in journals(&sys.journals()).map_err(HostError::Files)? {
-        let journal = match Journal::adopt(&path) {
+fn find(sys: &Sys) -> Result<Found, HostError> {
+    let mut found = Found::default();
+    for path in files(&sys.journals(), "journal").map_err(HostError::Files)? {
+        let journal = match Journal::adopt(&path, &sys.faults) {
             Ok(Some(journal)) => journal,
             Ok(None) => continue,
             // It ended in order while we were looking.
@@ -158,23 +168,37 @@ fn find(sys: &Sys) -> Result<Vec<Dead>, HostError> {
             {
                 continue;
             }
-            Err(error) => return Err(HostError::Journal(error)),
+            Err(error) => {
+                found.failure = found.failure.or(Some(HostError::Journal(error)));
+                continue;
+            }
         };
-        match journal.history().opened.clone() {
-            // Whoever has our own id and start time is us, and we do not hold this one any more.
-            Some((_, owner)) if owner.is_alive() && owner != Owner::current() => {}
-            Some((session, owner)) => dead.push(Dead {
+        let owner = journal.history().opened.clone().map(|(_, owner)| owner);
+        // Whoever has our own id and start time is us, and we do not hold this one any more.
+        let alive = |owner: &Owner| owner.is_alive() && *owner != Owner::current();
+        if let Some(session) = journal.session()
+            && !owner.as_ref().is_some_and(alive)
+        {
+            found.dead.push(Dead {
                 session,
                 owner,
                 journal,
-            }),
-            None => journal.close().map_err(HostError::Journal)?,
+            });
         }
     }
-    Ok(dead)
+    Ok(found)
 }
 
-fn journals(folder: &Path) -> Result<Vec<PathBuf>, FsError> {
+/// Removes journals that were never begun in full; whoever writes one holds its lock.
+fn remove_unfinished(sys: &Sys) {
+    for path in files(&sys.journals(), "new").unwrap_or_default() {
+        if Journal::adopt(&path, &sys.faults).is_ok_and(|journal| journal.is_some()) {
+            drop(std::fs::remove_file(&path));
+        }
+    }
+}
+
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, FsError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -182,7 +206,7 @@ fn journals(folder: &Path) -> Result<Vec<PathBuf>, FsError> {
     };
     let paths = entries.flatten().map(|entry| entry.path());
     let mut paths: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|end| end == "journal"))
+        .filter(|path| path.extension().is_some_and(|end| end == extension))
         .collect();
     paths.sort();
     Ok(paths)
@@ -193,7 +217,7 @@ fn phrase(change: &Change) -> String {
         Change::Link { name } => format!("link {name}"),
         Change::LinkDns { name, .. } => format!("DNS settings of link {name}"),
         Change::Hosts { .. } => "lines in the hosts file".to_owned(),
-        Change::HostsInPlace { .. } => "an interrupted write of the hosts file".to_owned(),
+        Change::HostsInPlace { .. } => "a write of the hosts file, maybe interrupted".to_owned(),
     }
 }
 

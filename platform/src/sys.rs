@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fault::Faults;
+
 /// Where the operating system is to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sys {
@@ -19,6 +21,8 @@ pub struct Sys {
     pub state_dir: PathBuf,
     /// Where locks and sockets live until the next boot (not under `root`).
     pub runtime_dir: PathBuf,
+    /// Failures to come, in tests; none otherwise.
+    pub faults: Faults,
 }
 
 impl Default for Sys {
@@ -28,6 +32,7 @@ impl Default for Sys {
             bus_address: None,
             state_dir: PathBuf::from("/var/lib/kubebridge"),
             runtime_dir: PathBuf::from("/run/kubebridge"),
+            faults: Faults::default(),
         }
     }
 }

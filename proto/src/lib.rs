@@ -1,1 +1,24 @@
-//! Placeholder until the first module lands.
+//! The gRPC contract between the laptop and the traffic-manager, `kubebridge.v1`.
+//!
+//! [`v1`] is generated from `kubebridge/v1/traffic.proto`, which is the documentation of every call.
+//! The other modules turn its messages into domain types once, at the edge, and back. Nothing here
+//! opens a connection or decides what to do with a message.
+
+pub mod cidr;
+pub mod error;
+pub mod names;
+pub mod routes;
+pub mod session;
+
+/// The generated messages, client and server of `kubebridge.v1`.
+#[expect(
+    unused_qualifications,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::default_trait_access,
+    clippy::too_many_lines,
+    reason = "generated code"
+)]
+pub mod v1 {
+    tonic::include_proto!("kubebridge.v1");
+}

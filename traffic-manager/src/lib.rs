@@ -1,1 +1,22 @@
-//! Placeholder until the first module lands.
+//! The in-cluster program of kubebridge as a library, so that tests and the demo run it in-process.
+//!
+//! Services come in through [`kubernetes`] or [`manifests`], pass the [`feed`] into an index, and
+//! leave as [`records`] for the resolver and as route streams over [`grpc`].
+
+pub mod admin;
+pub mod app;
+pub mod args;
+pub mod config;
+pub mod dns;
+pub mod failure;
+pub mod feed;
+pub mod file_watch;
+pub mod grpc;
+pub mod kubernetes;
+pub mod limit;
+pub mod listeners;
+pub mod manifests;
+pub mod records;
+pub mod run;
+pub mod sessions;
+mod source;

@@ -11,6 +11,7 @@ use zbus::{Connection, Proxy, connection, fdo, proxy};
 
 use super::DnsError;
 use super::resolve1::{Manager, Peer};
+use crate::fault::Faults;
 use crate::sys::Sys;
 
 /// The longest one call may take: a peer that asks a person for permission never answers.
@@ -27,6 +28,7 @@ const NM_DNS: &str = "org.freedesktop.NetworkManager.DnsManager";
 #[derive(Debug, Clone)]
 pub struct Bus {
     connection: Connection,
+    faults: Faults,
 }
 
 impl Bus {
@@ -45,10 +47,13 @@ impl Bus {
             Some(address) => connection::Builder::address(address.as_str()),
             None => connection::Builder::system(),
         };
+        let fault = |error: std::io::Error| DnsError::Bus(error.into());
+        sys.faults.step("connect to the bus").map_err(fault)?;
         let connecting = builder.method_timeout(timeout).build();
         match tokio::time::timeout(CALL_TIMEOUT, connecting).await {
             Ok(connected) => Ok(Self {
                 connection: connected.map_err(DnsError::Bus)?,
+                faults: sys.faults.clone(),
             }),
             Err(_) => Err(DnsError::Timeout {
                 action: "the greeting on the system bus",
@@ -100,6 +105,16 @@ impl Bus {
         bus.name_has_owner(name)
             .await
             .map_err(|error| failed(error.into()))
+    }
+
+    /// Returns the connection, for those who listen on it.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Asks whether a call may happen.
+    pub(super) fn fault(&self, method: &'static str) -> Result<(), zbus::Error> {
+        Ok(self.faults.step(method)?)
     }
 
     pub(super) async fn proxy(

@@ -3,13 +3,22 @@
 //! Thin: each function is one call or property read. What to call in which order is `resolved.rs`.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::IpAddr;
 
-use zbus::{OwnedObjectPath, Proxy, fdo};
+use serde::Serialize;
+use zbus::zvariant::DynamicType;
+use zbus::{OwnedObjectPath, Proxy};
 
 use super::DnsError;
 use super::base::{Global, KnownServer};
 use super::bus::Bus;
+pub(super) use wire::is_named;
+use wire::{
+    WireAddress, WireLinkServer, WireServer, from_wire, index, is_no_such_link, is_unknown_method,
+    to_wire, wire_index,
+};
+
+mod wire;
 
 const RESOLVED: &str = "org.freedesktop.resolve1";
 const RESOLVED_PATH: &str = "/org/freedesktop/resolve1";
@@ -21,19 +30,6 @@ const NETWORKD_MANAGER: &str = "org.freedesktop.network1.Manager";
 
 /// The bit of a link's scopes that says unicast DNS is spoken on it.
 const SCOPE_DNS: u64 = 1;
-
-/// `AF_INET` and `AF_INET6` as they go over the bus.
-const INET: i32 = 2;
-const INET6: i32 = 10;
-
-/// A server of a link as D-Bus has it: family, address, port, TLS name.
-type WireServer = (i32, Vec<u8>, u16, String);
-
-/// A server of any link as D-Bus has it, with the link in front.
-type WireLinkServer = (i32, i32, Vec<u8>, u16, String);
-
-/// An address in a lookup's reply: link, family, address.
-type WireAddress = (i32, i32, Vec<u8>);
 
 /// Whose manager object it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +61,10 @@ pub struct Manager {
 /// What systemd-resolved has for one link.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkState {
-    /// The servers.
+    /// The servers, those on another port or with a TLS name left out.
     pub servers: Vec<IpAddr>,
+    /// Whether there are servers on another port or with a TLS name.
+    pub odd_servers: bool,
     /// The domains, each with whether it is for routing only.
     pub domains: Vec<(String, bool)>,
     /// Whether names without any domain go there.
@@ -102,17 +100,12 @@ impl Manager {
                 (family, octets, 0, String::new())
             })
             .collect();
-        let newer = self
-            .proxy
-            .call("SetLinkDNSEx", &(wire_index(link), wire))
-            .await;
+        let newer = self.call("SetLinkDNSEx", &(wire_index(link), wire)).await;
         if !newer.as_ref().is_err_and(is_unknown_method) {
             return newer;
         }
         let wire: Vec<(i32, Vec<u8>)> = servers.iter().map(|server| to_wire(*server)).collect();
-        self.proxy
-            .call("SetLinkDNS", &(wire_index(link), wire))
-            .await
+        self.call("SetLinkDNS", &(wire_index(link), wire)).await
     }
 
     /// Replaces the domains of a link.
@@ -121,15 +114,13 @@ impl Manager {
         link: u32,
         domains: &[(String, bool)],
     ) -> Result<(), zbus::Error> {
-        self.proxy
-            .call("SetLinkDomains", &(wire_index(link), domains))
+        self.call("SetLinkDomains", &(wire_index(link), domains))
             .await
     }
 
     /// Says whether the link takes names without any domain; fine where that is not known yet.
     pub(super) async fn set_default_route(&self, link: u32, yes: bool) -> Result<(), zbus::Error> {
         let set = self
-            .proxy
             .call("SetLinkDefaultRoute", &(wire_index(link), yes))
             .await;
         if set.as_ref().is_err_and(is_unknown_method) {
@@ -146,7 +137,7 @@ impl Manager {
         link: u32,
         mode: &str,
     ) -> Result<(), zbus::Error> {
-        self.proxy.call(method, &(wire_index(link), mode)).await
+        self.call(method, &(wire_index(link), mode)).await
     }
 
     /// Forgets every setting made on the link; fine if the link is gone.
@@ -155,7 +146,7 @@ impl Manager {
             Peer::Resolved => "RevertLink",
             Peer::Networkd => "RevertLinkDNS",
         };
-        let reverted = self.proxy.call(method, &(wire_index(link),)).await;
+        let reverted = self.call(method, &(wire_index(link),)).await;
         if reverted.as_ref().is_err_and(is_no_such_link) {
             Ok(())
         } else {
@@ -165,7 +156,15 @@ impl Manager {
 
     /// Empties the cache.
     pub(super) async fn flush_caches(&self) -> Result<(), zbus::Error> {
-        self.proxy.call("FlushCaches", &()).await
+        self.call("FlushCaches", &()).await
+    }
+
+    async fn call<B>(&self, method: &'static str, body: &B) -> Result<(), zbus::Error>
+    where
+        B: Serialize + DynamicType + Sync,
+    {
+        self.bus.fault(method)?;
+        self.proxy.call(method, body).await
     }
 
     /// Reads what systemd-resolved thinks of `/etc/resolv.conf`.
@@ -181,10 +180,7 @@ impl Manager {
             Err(error) => return Err(error),
         };
         let failed = |method| move |source| DnsError::Call { method, source };
-        let servers: Vec<(i32, Vec<u8>)> = proxy
-            .get_property("DNS")
-            .await
-            .map_err(failed("Link.DNS"))?;
+        let servers = link_servers(&proxy).await.map_err(failed("Link.DNSEx"))?;
         let domains = proxy
             .get_property("Domains")
             .await
@@ -193,11 +189,14 @@ impl Manager {
             .get_property("ScopesMask")
             .await
             .map_err(failed("Link.ScopesMask"))?;
+        let plain = |(_, _, port, name): &&WireServer| matches!(port, 0 | 53) && name.is_empty();
         Ok(Some(LinkState {
             servers: servers
                 .iter()
-                .filter_map(|(family, octets)| from_wire(*family, octets))
+                .filter(plain)
+                .filter_map(|(family, octets, _, _)| from_wire(*family, octets))
                 .collect(),
+            odd_servers: !servers.iter().all(|server| plain(&server)),
             domains,
             // Unknown before v240; those have no such setting to be wrong.
             default_route: proxy.get_property("DefaultRoute").await.unwrap_or(false),
@@ -212,11 +211,6 @@ impl Manager {
             .known_servers("DNSEx")
             .await
             .map_err(failed("Manager.DNSEx"))?;
-        let domains: Vec<(i32, String, bool)> = self
-            .proxy
-            .get_property("Domains")
-            .await
-            .map_err(failed("Manager.Domains"))?;
         let links: BTreeSet<u32> = servers
             .iter()
             .map(|server| server.link)
@@ -238,12 +232,23 @@ impl Manager {
                 .known_servers("FallbackDNSEx")
                 .await
                 .unwrap_or_default(),
-            domains: domains
-                .into_iter()
-                .map(|(link, name, routing)| (index(link), name, routing))
-                .collect(),
+            domains: self.domains().await?,
             default_routes,
         })
+    }
+
+    /// Reads the domains of all links: link (0 for global), name, whether for routing only.
+    pub(super) async fn domains(&self) -> Result<Vec<(u32, String, bool)>, DnsError> {
+        let wire: Vec<(i32, String, bool)> =
+            self.proxy
+                .get_property("Domains")
+                .await
+                .map_err(|source| DnsError::Call {
+                    method: "Manager.Domains",
+                    source,
+                })?;
+        let mine = |(link, name, routing)| (index(link), name, routing);
+        Ok(wire.into_iter().map(mine).collect())
     }
 
     /// Looks up the addresses of a name as a program would.
@@ -264,27 +269,19 @@ impl Manager {
     async fn known_servers(&self, property: &'static str) -> Result<Vec<KnownServer>, zbus::Error> {
         let wire: Vec<WireLinkServer> = self.proxy.get_property(property).await?;
         let known = |(link, family, octets, port, _): WireLinkServer| {
+            let address = wire::socket_address(link, family, &octets, port)?;
             let link = index(link);
-            let port = if port == 0 { 53 } else { port };
-            let address = match from_wire(family, &octets)? {
-                IpAddr::V4(address) => SocketAddr::from((address, port)),
-                IpAddr::V6(address) => {
-                    let scope = if address.is_unicast_link_local() {
-                        link
-                    } else {
-                        0
-                    };
-                    SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope))
-                }
-            };
             Some(KnownServer { link, address })
         };
         Ok(wire.into_iter().filter_map(known).collect())
     }
 
     async fn link(&self, link: u32) -> Result<Proxy<'static>, DnsError> {
-        let path: Result<OwnedObjectPath, _> =
-            self.proxy.call("GetLink", &(wire_index(link),)).await;
+        let path = async {
+            self.bus.fault("GetLink")?;
+            self.proxy.call("GetLink", &(wire_index(link),)).await
+        };
+        let path: Result<OwnedObjectPath, zbus::Error> = path.await;
         let path = path.map_err(|source| DnsError::Call {
             method: "GetLink",
             source,
@@ -293,46 +290,14 @@ impl Manager {
     }
 }
 
-/// Tells whether an error reply has this name (`LinkBusy`, `E2BIG`, …).
-pub(super) fn is_named(error: &zbus::Error, suffix: &str) -> bool {
-    matches!(error, zbus::Error::MethodError(name, _, _) if name.as_str().ends_with(suffix))
-}
-
-/// Tells whether the link named in a call does not exist (any more).
-pub(super) fn is_no_such_link(error: &zbus::Error) -> bool {
-    let unknown_object = |error: &fdo::Error| matches!(error, fdo::Error::UnknownObject(_));
-    is_named(error, ".NoSuchLink")
-        || matches!(error, zbus::Error::FDO(error) if unknown_object(error))
-}
-
-fn is_unknown_method(error: &zbus::Error) -> bool {
-    matches!(error, zbus::Error::FDO(error) if matches!(**error, fdo::Error::UnknownMethod(_)))
-}
-
-fn to_wire(address: IpAddr) -> (i32, Vec<u8>) {
-    match address {
-        IpAddr::V4(address) => (INET, address.octets().to_vec()),
-        IpAddr::V6(address) => (INET6, address.octets().to_vec()),
+/// Reads the servers of a link, by the older property where the newer is unknown.
+async fn link_servers(link: &Proxy<'static>) -> Result<Vec<WireServer>, zbus::Error> {
+    if let Ok(servers) = link.get_property("DNSEx").await {
+        return Ok(servers);
     }
-}
-
-fn from_wire(family: i32, octets: &[u8]) -> Option<IpAddr> {
-    match family {
-        INET => <[u8; 4]>::try_from(octets)
-            .ok()
-            .map(|octets| Ipv4Addr::from(octets).into()),
-        INET6 => <[u8; 16]>::try_from(octets)
-            .ok()
-            .map(|octets| Ipv6Addr::from(octets).into()),
-        _ => None,
-    }
-}
-
-/// Interface indexes are positive and small; a wrong one only finds no link.
-fn wire_index(link: u32) -> i32 {
-    i32::try_from(link).unwrap_or(0)
-}
-
-fn index(link: i32) -> u32 {
-    u32::try_from(link).unwrap_or(0)
+    let older: Vec<(i32, Vec<u8>)> = link.get_property("DNS").await?;
+    Ok(older
+        .into_iter()
+        .map(|(family, octets)| (family, octets, 0, String::new()))
+        .collect())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::DnsError;
 use super::bus::Bus;
-use super::resolve1::{Manager, is_named};
+use super::resolve1::{LinkState, Manager, is_named};
 use crate::intent::DnsIntent;
 use crate::sys::Sys;
 
@@ -84,7 +84,7 @@ impl Resolved {
     pub async fn revert(&self) -> Result<(), DnsError> {
         let reverting = async {
             match self.peers().await? {
-                Some((peers, _)) => self.revert_by(&peers).await,
+                Some((peers, bus)) => self.revert_by(&peers, &bus).await,
                 // Its memory of the link ends with the link.
                 None => Ok(()),
             }
@@ -108,19 +108,29 @@ impl Resolved {
         Ok(Some((Peers { resolved, networkd }, bus)))
     }
 
+    /// Names the first setting of the link that is not as wished, without changing anything.
+    pub async fn difference(&self, intent: &DnsIntent) -> Result<Option<&'static str>, DnsError> {
+        let comparing = async {
+            let (peers, _) = self.peers().await?.ok_or(DnsError::NotRunning)?;
+            let Some(state) = peers.resolved.link_state(self.index).await? else {
+                return Ok(Some("every setting"));
+            };
+            let plan = plan(intent, &state, false, &self.host_domains(&peers).await?);
+            Ok(difference(&state, &plan))
+        };
+        let comparing = tokio::time::timeout(TOTAL_TIMEOUT, comparing);
+        comparing.await.unwrap_or(Err(DnsError::Timeout {
+            action: "showing the settings",
+        }))
+    }
+
     async fn apply_untimed(&mut self, intent: &DnsIntent) -> Result<Vec<String>, DnsError> {
         let (mut peers, bus) = self.peers().await?.ok_or(DnsError::NotRunning)?;
-        let state = peers
-            .resolved
-            .link_state(self.index)
-            .await?
-            .unwrap_or_default();
-        let others = peers.resolved.global().await?.domains.into_iter();
-        let others = others.filter(|(link, _, _)| *link != self.index);
-        let host: Vec<Domain> = others.map(|(_, name, routing)| (name, routing)).collect();
+        let state = self.known_link(&peers.resolved).await?;
+        let host = self.host_domains(&peers).await?;
         let mut plan = plan(intent, &state, self.fresh, &host);
         if plan.revert_first {
-            self.revert_by(&peers).await?;
+            self.revert_by(&peers, &bus).await?;
         }
         self.fresh = false;
         self.send_servers(&mut peers, &bus, &plan.servers).await?;
@@ -138,6 +148,27 @@ impl Resolved {
         flush(&peers.resolved).await;
         self.verify(&peers.resolved, &plan).await?;
         Ok(plan.warnings)
+    }
+
+    /// Returns the link's state once systemd-resolved has heard of the link, a moment after the
+    /// kernel made it.
+    async fn known_link(&self, resolved: &Manager) -> Result<LinkState, DnsError> {
+        loop {
+            if let Some(state) = resolved.link_state(self.index).await? {
+                return Ok(state);
+            }
+            if super::link_name(self.index).is_none() {
+                return Err(DnsError::LinkGone(self.link.clone()));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Reads the domains of every other link.
+    async fn host_domains(&self, peers: &Peers) -> Result<Vec<Domain>, DnsError> {
+        let all = peers.resolved.domains().await?.into_iter();
+        let others = all.filter(|(link, _, _)| *link != self.index);
+        Ok(others.map(|(_, name, routing)| (name, routing)).collect())
     }
 
     /// Sends the servers; a link that systemd-networkd manages is set through it from here on.
@@ -210,16 +241,23 @@ impl Resolved {
         }
     }
 
-    async fn revert_by(&self, peers: &Peers) -> Result<(), DnsError> {
-        if let Some(networkd) = &peers.networkd {
-            networkd
-                .revert(self.index)
-                .await
-                .map_err(call("RevertLinkDNS"))?;
-        }
+    /// Reverts the link by whoever manages it, which may only now turn out.
+    async fn revert_by(&self, peers: &Peers, bus: &Bus) -> Result<(), DnsError> {
+        let mut networkd = peers.networkd.clone();
         match peers.resolved.revert(self.index).await {
-            Err(error) if self.networkd && is_named(&error, ".LinkBusy") => {}
+            Err(error) if is_named(&error, ".LinkBusy") => {
+                if networkd.is_none() {
+                    networkd = bus.networkd().await?;
+                }
+                if networkd.is_none() {
+                    return Err(call("RevertLink")(error));
+                }
+            }
             reverted => reverted.map_err(call("RevertLink"))?,
+        }
+        if let Some(networkd) = networkd {
+            let reverted = networkd.revert(self.index).await;
+            reverted.map_err(call("RevertLinkDNS"))?;
         }
         flush(&peers.resolved).await;
         Ok(())

@@ -10,6 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::FsError;
+use crate::fault::Faults;
 
 /// How long one attempt waits for the next.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -22,9 +23,9 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the lock, waiting at most `attempts` short pauses (blocking); fails closed.
-    pub fn acquire(path: &Path, attempts: u32) -> Result<Self, FsError> {
+    pub fn acquire(path: &Path, attempts: u32, faults: &Faults) -> Result<Self, FsError> {
         for attempt in 0.. {
-            if let Some(lock) = Self::try_acquire(path)? {
+            if let Some(lock) = Self::try_acquire(path, faults)? {
                 return Ok(lock);
             }
             if attempt >= attempts {
@@ -36,14 +37,17 @@ impl Lock {
     }
 
     /// Takes the lock if it is free.
-    pub fn try_acquire(path: &Path) -> Result<Option<Self>, FsError> {
-        let file = OpenOptions::new()
+    pub fn try_acquire(path: &Path, faults: &Faults) -> Result<Option<Self>, FsError> {
+        let mut options = OpenOptions::new();
+        options
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o600)
-            .open(path)
+            .mode(0o600);
+        let file = faults
+            .step_without_space("lock")
+            .and_then(|()| options.open(path))
             .map_err(FsError::io("opening", path))?;
         Ok(try_lock(&file, path)?.then_some(Self { file }))
     }
@@ -72,10 +76,12 @@ pub(crate) fn try_lock(file: &File, path: &Path) -> Result<bool, FsError> {
 }
 
 /// Makes a folder of ours, with its parents, if it is missing.
-pub fn make_dir(path: &Path, mode: u32) -> Result<(), FsError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
+pub fn make_dir(path: &Path, mode: u32, faults: &Faults) -> Result<(), FsError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    faults
+        .step("make a folder")
+        .and_then(|()| DirBuilder::new().recursive(true).mode(mode).create(path))
         .map_err(FsError::io("creating", path))
 }

@@ -1,4 +1,4 @@
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
@@ -10,7 +10,10 @@ struct Root {
 fn root() -> Root {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("etc")).unwrap();
-    let fs = RootFs::new(folder.path());
+    let fs = RootFs::new(&Sys {
+        root: folder.path().to_owned(),
+        ..Sys::default()
+    });
     Root { folder, fs }
 }
 
@@ -177,10 +180,14 @@ fn what_is_no_regular_file_is_refused() {
 fn a_lock_has_one_holder() {
     let root = root();
     let path = root.place("/etc/lock");
-    let mut held = Lock::try_acquire(&path).unwrap().unwrap();
+    let none = Faults::default();
+    let mut held = Lock::try_acquire(&path, &none).unwrap().unwrap();
     held.sign("42").unwrap();
-    assert!(matches!(Lock::acquire(&path, 1), Err(FsError::Locked(_))));
+    assert!(matches!(
+        Lock::acquire(&path, 1, &none),
+        Err(FsError::Locked(_))
+    ));
     assert_eq!(Lock::signature(&path).unwrap(), "42");
     drop(held);
-    assert!(Lock::acquire(&path, 0).is_ok());
+    assert!(Lock::acquire(&path, 0, &none).is_ok());
 }

@@ -1,20 +1,24 @@
 //! The hosts file on disk: one careful write at a time.
 //!
 //! Writers of ours exclude each other by a lock file; others do not know it, so the file is read
-//! again and compared right before it is replaced, and the edit is made anew if it changed.
+//! again and compared right before it is replaced, and the edit is made anew if it changed. A
+//! foreign writer may still win the last instant: whoever keeps lines calls [`HostsFile::write`]
+//! again about a second later, which does nothing when they are there.
 
-use std::cmp::Ordering;
 use std::path::Path;
 
-use crate::fs::{FsError, Lock, Replaced, RootFs};
+use crate::fs::{FsError, Lock, Replaced, RootFs, make_dir};
 use crate::host::HostsConflict;
 use crate::hosts::{self, Edit, Note};
 use crate::intent::HostsLine;
 use crate::journal::{Change, Journal, JournalError};
 use crate::sys::{SessionId, Sys};
+use torn::mend;
+
+mod torn;
 
 /// The file.
-const HOSTS: &str = "/etc/hosts";
+pub(crate) const HOSTS: &str = "/etc/hosts";
 
 /// How often an edit is made anew because another program wrote at the same moment.
 const MAX_TRIES: u32 = 8;
@@ -29,8 +33,26 @@ pub struct HostsFile {
     sys: Sys,
     session: SessionId,
     host_name: String,
-    /// The journalled state: its number, whether we created the file, and the note.
-    recorded: Option<(u64, bool, Note)>,
+    recorded: Option<Recorded>,
+    last: Option<Last>,
+}
+
+/// What the last write left, to see at a glance that nothing has changed since.
+#[derive(Debug)]
+struct Last {
+    wanted: Vec<HostsLine>,
+    bytes: Vec<u8>,
+    lines: usize,
+    conflicts: Vec<HostsConflict>,
+}
+
+/// What the journal knows about our lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Recorded {
+    seq: u64,
+    /// Whether we made the file.
+    created: bool,
+    note: Note,
 }
 
 /// What a write did.
@@ -63,7 +85,11 @@ impl HostsFile {
             .flat_map(|journal| &journal.history().pending);
         let recorded = pending
             .filter_map(|pending| match &pending.change {
-                Change::Hosts { created, note } => Some((pending.seq, *created, note.clone())),
+                Change::Hosts { created, note } => Some(Recorded {
+                    seq: pending.seq,
+                    created: *created,
+                    note: note.clone(),
+                }),
                 Change::Link { .. } | Change::LinkDns { .. } | Change::HostsInPlace { .. } => None,
             })
             .next_back();
@@ -72,11 +98,12 @@ impl HostsFile {
             .to_string_lossy()
             .into_owned();
         Self {
-            fs: RootFs::new(&sys.root),
+            fs: RootFs::new(sys),
             sys: sys.clone(),
             session,
             host_name,
             recorded,
+            last: None,
         }
     }
 
@@ -86,25 +113,63 @@ impl HostsFile {
         wanted: &[HostsLine],
         journal: &mut Journal,
     ) -> Result<Written, HostsError> {
-        let _lock = Lock::acquire(&self.sys.hosts_lock(), LOCK_ATTEMPTS)?;
+        let _lock = self.lock()?;
+        self.repair(journal)?;
         for _ in 0..MAX_TRIES {
             let now = self.fs.read(Path::new(HOSTS))?;
-            let edit = self.edit(now.as_deref().unwrap_or_default(), wanted)?;
-            if edit.bytes == now.as_deref().unwrap_or_default() {
-                self.settle(&edit, journal)?;
-                return Ok(written(false, edit));
+            let bytes = now.as_deref().unwrap_or_default();
+            if let Some(last) = &self.last
+                && last.bytes == bytes
+                && last.wanted == wanted
+            {
+                return Ok(last.written(false));
             }
-            if self.store(now.as_deref(), &edit, journal)? {
-                self.settle(&edit, journal)?;
-                return Ok(written(true, edit));
+            let edit = self.edit(bytes, wanted)?;
+            let changed = edit.bytes != bytes;
+            if !changed || self.store(now.as_deref(), &edit, journal)? {
+                self.settle(&edit, journal);
+                let last = Last {
+                    wanted: wanted.to_vec(),
+                    bytes: edit.bytes,
+                    lines: edit.lines,
+                    conflicts: edit.conflicts,
+                };
+                return Ok(self.last.insert(last).written(changed));
             }
         }
         Err(FsError::Contended(HOSTS.into()).into())
     }
 
+    /// Takes every line of the session out again; nothing is even read if there can be none.
+    /// Blocking.
+    pub fn clear(&mut self, journal: &mut Journal) -> Result<Written, HostsError> {
+        let mut pending = journal.history().pending.iter();
+        let written = pending.any(|pending| matches!(pending.change, Change::HostsInPlace { .. }));
+        if self.recorded.is_none() && !written {
+            return Ok(Written::default());
+        }
+        self.write(&[], journal)
+    }
+
+    /// Removes the half-written copy that a crash may have left beside the file. Blocking.
+    pub fn remove_stale_temporary(&self) -> Result<(), FsError> {
+        let _lock = self.lock()?;
+        self.fs.remove_stale_temporary(Path::new(HOSTS))
+    }
+
+    fn lock(&self) -> Result<Lock, FsError> {
+        let Sys {
+            runtime_dir,
+            faults,
+            ..
+        } = &self.sys;
+        make_dir(runtime_dir, 0o755, faults)?;
+        Lock::acquire(&self.sys.hosts_lock(), LOCK_ATTEMPTS, faults)
+    }
+
     fn edit(&self, now: &[u8], wanted: &[HostsLine]) -> Result<Edit, FsError> {
         let nothing = Note::default();
-        let note = self.recorded.as_ref().map_or(&nothing, |(_, _, note)| note);
+        let note = self.recorded.as_ref().map_or(&nothing, |known| &known.note);
         hosts::edit(now, &self.session, wanted, &self.host_name, note).map_err(
             |hosts::TooBig(size)| FsError::TooBig {
                 path: HOSTS.into(),
@@ -121,11 +186,8 @@ impl HostsFile {
         journal: &mut Journal,
     ) -> Result<bool, HostsError> {
         let path = Path::new(HOSTS);
-        let created = now.is_none()
-            || self
-                .recorded
-                .as_ref()
-                .is_some_and(|(_, created, _)| *created);
+        let made = self.recorded.as_ref().is_some_and(|known| known.created);
+        let created = now.is_none() || made;
         if created && edit.bytes.is_empty() {
             return Ok(self.fs.remove(path, now.unwrap_or_default())?);
         }
@@ -139,13 +201,20 @@ impl HostsFile {
             in_place = Some(journal.intend(change).map_err(std::io::Error::other)?);
             Ok(())
         };
+        // After a failure the old content stays journalled: the file may be in pieces.
         let replaced = self.fs.replace(path, now, &edit.bytes, &mut save)?;
         if let Some(seq) = in_place {
-            journal.undone(seq)?;
+            journal.undone(seq);
         }
         match replaced {
             Replaced::Renamed | Replaced::InPlace => Ok(true),
-            Replaced::Changed => Ok(false),
+            Replaced::Changed => {
+                // If it was to be new, someone else made it.
+                if let Some(known) = self.recorded.as_mut().filter(|_| now.is_none()) {
+                    known.created = made;
+                }
+                Ok(false)
+            }
         }
     }
 
@@ -159,82 +228,71 @@ impl HostsFile {
         edit: &Edit,
         journal: &mut Journal,
     ) -> Result<(), JournalError> {
+        let known = self.recorded.as_ref();
         if edit.lines == 0
-            || self
-                .recorded
-                .as_ref()
-                .is_some_and(|(_, _, note)| *note == edit.note)
+            || known.is_some_and(|known| known.note == edit.note && known.created == created)
         {
             return Ok(());
         }
-        let seq = journal.intend(Change::Hosts {
-            created,
-            note: edit.note.clone(),
-        })?;
-        let older = self.recorded.replace((seq, created, edit.note.clone()));
-        match older {
-            Some((older, _, _)) => journal.undone(older),
-            None => Ok(()),
+        let note = edit.note.clone();
+        let seq = journal.intend(Change::Hosts { created, note })?;
+        let note = edit.note.clone();
+        let now = Recorded { seq, created, note };
+        if let Some(older) = self.recorded.replace(now) {
+            journal.undone(older.seq);
         }
+        Ok(())
     }
 
     /// Notes the end of a write: the lines are there, or nothing of ours is.
-    fn settle(&mut self, edit: &Edit, journal: &mut Journal) -> Result<(), JournalError> {
-        match &self.recorded {
-            Some((seq, _, _)) if edit.lines == 0 => {
-                journal.undone(*seq)?;
-                self.recorded = None;
-                Ok(())
-            }
-            Some((seq, _, _)) => journal.done(*seq),
-            None => Ok(()),
-        }
-    }
-
-    /// Puts right a write in place that a crash interrupted. Blocking.
-    pub fn repair(&self, before: &[u8], after: &[u8]) -> Result<bool, FsError> {
-        let _lock = Lock::acquire(&self.sys.hosts_lock(), LOCK_ATTEMPTS)?;
-        let path = Path::new(HOSTS);
-        let Some(now) = self.fs.read(path)? else {
-            return Ok(false);
+    fn settle(&mut self, edit: &Edit, journal: &mut Journal) {
+        let Some(known) = &self.recorded else {
+            return;
         };
-        if now == before || now == after || !is_torn(&now, before, after) {
-            return Ok(false);
+        if edit.lines == 0 {
+            journal.undone(known.seq);
+            self.recorded = None;
+        } else {
+            journal.done(known.seq);
         }
-        let replaced = self.fs.replace(path, Some(&now), before, &mut |_| Ok(()))?;
-        Ok(replaced != Replaced::Changed)
     }
 
-    /// Removes the half-written copy that a crash may have left beside the file. Blocking.
-    pub fn remove_stale_temporary(&self) -> Result<(), FsError> {
-        let _lock = Lock::acquire(&self.sys.hosts_lock(), LOCK_ATTEMPTS)?;
-        self.fs.remove_stale_temporary(Path::new(HOSTS))
+    /// Puts right the writes in place that were interrupted, the last one first.
+    fn repair(&self, journal: &mut Journal) -> Result<(), FsError> {
+        for pending in journal.history().pending.clone().into_iter().rev() {
+            if let Change::HostsInPlace { before, after } = &pending.change {
+                self.repair_one(before, after)?;
+                journal.undone(pending.seq);
+            }
+        }
+        Ok(())
+    }
+
+    fn repair_one(&self, before: &[u8], after: &[u8]) -> Result<(), FsError> {
+        let path = Path::new(HOSTS);
+        for _ in 0..MAX_TRIES {
+            let now = self.fs.read(path)?.unwrap_or_default();
+            let Some(whole) = mend(&now, before, after) else {
+                return Ok(());
+            };
+            // Dying here leaves another mixture of the two, and the entry that says so.
+            let replaced = self.fs.replace(path, Some(&now), &whole, &mut |_| Ok(()))?;
+            if replaced != Replaced::Changed {
+                tracing::info!("an interrupted write of the hosts file was taken back");
+                return Ok(());
+            }
+        }
+        Err(FsError::Contended(HOSTS.into()))
     }
 }
 
-fn written(changed: bool, edit: Edit) -> Written {
-    Written {
-        changed,
-        lines: edit.lines,
-        conflicts: edit.conflicts,
-    }
-}
-
-/// Tells whether `now` is what an interrupted overwrite of `before` by `after` leaves: a beginning
-/// of the one, followed by the rest of the other, if there is any.
-fn is_torn(now: &[u8], before: &[u8], after: &[u8]) -> bool {
-    let equal = |(a, b): &(&u8, &u8)| a == b;
-    let written = now.iter().zip(after).take_while(equal).count();
-    let kept = now
-        .iter()
-        .rev()
-        .zip(before.iter().rev())
-        .take_while(equal)
-        .count();
-    match now.len().cmp(&before.len()) {
-        Ordering::Less => false,
-        Ordering::Equal => written + kept >= now.len(),
-        Ordering::Greater => written == now.len(),
+impl Last {
+    fn written(&self, changed: bool) -> Written {
+        Written {
+            changed,
+            lines: self.lines,
+            conflicts: self.conflicts.clone(),
+        }
     }
 }
 

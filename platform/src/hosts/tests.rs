@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -76,6 +78,18 @@ fn the_same_wish_gives_the_same_bytes() {
     )
     .unwrap();
     assert_eq!(first, second);
+}
+
+#[test]
+fn lines_that_are_there_stay_where_they_are() {
+    let first = put(b"a\n", &authors());
+    let now = [first.bytes.as_slice(), b"192.0.2.8 nas\n"].concat();
+    let again = edit(&now, &session(), &authors(), "laptop", &first.note).unwrap();
+    assert_eq!(again.bytes, now);
+    // A line that lost its line break would swallow what is appended to it.
+    let now = first.bytes.trim_ascii_end();
+    let again = edit(now, &session(), &authors(), "laptop", &first.note).unwrap();
+    assert_eq!(again.bytes, first.bytes);
 }
 
 #[test]
@@ -172,6 +186,16 @@ fn names_with_an_owner_or_a_meaning_are_reported_and_not_written() {
             text(&edit.bytes).ends_with("10.96.0.7\tfree # kubebridge:0a1b2c3d:1\n"),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn a_full_service_name_may_be_below_a_public_domain() {
+    let full = "authors.default.svc.k8s.example.com";
+    assert_eq!(put(b"", &[line("10.96.0.7", &[full])]).conflicts, []);
+    for name in ["www.example.com", "a.b.svc", "a.svc.example.com", "svc.com"] {
+        let refused = put(b"", &[line("10.96.0.7", &[name])]).conflicts.len();
+        assert_eq!(refused, usize::from(name != "a.b.svc"), "{name}");
     }
 }
 

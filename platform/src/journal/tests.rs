@@ -1,8 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;
+use rustix::io::Errno;
 
 use super::*;
+use crate::fault::Trouble;
+use crate::hosts;
 
 fn session() -> SessionId {
     "0a1b2c3d".parse().unwrap()
@@ -23,27 +26,36 @@ fn in_place() -> Change {
 
 struct Place {
     _folder: tempfile::TempDir,
+    sys: Sys,
     path: PathBuf,
 }
 
 fn place() -> Place {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("sessions/0a1b2c3d.journal");
+    let sys = Sys {
+        state_dir: folder.path().to_owned(),
+        ..Sys::default()
+    };
     Place {
         _folder: folder,
-        path,
+        path: sys.journal(&session()),
+        sys,
     }
+}
+
+fn adopt(place: &Place) -> Option<Journal> {
+    Journal::adopt(&place.path, &Faults::default()).unwrap()
 }
 
 #[test]
 fn a_journal_is_private_and_says_what_is_pending() {
     let place = place();
-    let mut journal = Journal::create(&place.path, &session()).unwrap();
+    let mut journal = Journal::create(&place.sys, &session()).unwrap();
     let first = journal.intend(link(1)).unwrap();
     let second = journal.intend(link(2)).unwrap();
-    journal.done(first).unwrap();
-    journal.done(second).unwrap();
-    journal.undone(first).unwrap();
+    journal.done(first);
+    journal.done(second);
+    journal.undone(first);
     journal.intend(in_place()).unwrap();
 
     let read = History::read(&fs::read(&place.path).unwrap());
@@ -66,25 +78,25 @@ fn a_journal_is_private_and_says_what_is_pending() {
 #[test]
 fn a_held_journal_is_not_adopted() {
     let place = place();
-    let journal = Journal::create(&place.path, &session()).unwrap();
-    assert!(Journal::adopt(&place.path).unwrap().is_none());
+    let journal = Journal::create(&place.sys, &session()).unwrap();
+    assert!(adopt(&place).is_none());
     drop(journal);
-    assert!(Journal::adopt(&place.path).unwrap().is_some());
+    assert!(adopt(&place).is_some());
 }
 
 #[test]
 fn entries_after_a_torn_end_are_read() {
     let place = place();
-    let mut journal = Journal::create(&place.path, &session()).unwrap();
+    let mut journal = Journal::create(&place.sys, &session()).unwrap();
     let seq = journal.intend(link(1)).unwrap();
     drop(journal);
     let mut bytes = fs::read(&place.path).unwrap();
     bytes.extend_from_slice(b"00000020 1234");
     fs::write(&place.path, bytes).unwrap();
 
-    let mut adopted = Journal::adopt(&place.path).unwrap().unwrap();
+    let mut adopted = adopt(&place).unwrap();
     assert_eq!(adopted.history().pending.len(), 1);
-    adopted.undone(seq).unwrap();
+    adopted.undone(seq);
 
     assert_eq!(History::read(&fs::read(&place.path).unwrap()).pending, []);
 }
@@ -92,7 +104,7 @@ fn entries_after_a_torn_end_are_read() {
 #[test]
 fn closing_removes_the_file() {
     let place = place();
-    Journal::create(&place.path, &session())
+    Journal::create(&place.sys, &session())
         .unwrap()
         .close()
         .unwrap();
@@ -102,17 +114,81 @@ fn closing_removes_the_file() {
 #[test]
 fn a_big_journal_is_rewritten_with_what_is_pending() {
     let place = place();
-    let mut journal = Journal::create(&place.path, &session()).unwrap();
+    let mut journal = Journal::create(&place.sys, &session()).unwrap();
     journal.intend(link(1)).unwrap();
     for _ in 0..20 {
         let seq = journal.intend(in_place()).unwrap();
-        journal.undone(seq).unwrap();
+        journal.undone(seq);
     }
     assert!(fs::metadata(&place.path).unwrap().len() < 2 * COMPACT_BYTES);
     let history = History::read(&fs::read(&place.path).unwrap());
     assert_eq!(history.pending, journal.history().pending);
     assert_eq!(history.opened, journal.history().opened);
-    assert!(Journal::adopt(&place.path).unwrap().is_none());
+    assert!(adopt(&place).is_none());
+}
+
+#[test]
+fn a_journal_is_seen_only_when_it_is_locked_and_says_whose_it_is() {
+    for step in 0.. {
+        let mut place = place();
+        place.sys.faults = Faults::at(step, Trouble::Death);
+        if Journal::create(&place.sys, &session()).is_ok() {
+            break;
+        }
+        // Whatever a dead process left under the name is whole.
+        if place.path.exists() {
+            assert!(adopt(&place).unwrap().history().opened.is_some(), "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_could_not_be_begun_leaves_nothing() {
+    for (step, errno) in (0..5).flat_map(|step| [(step, Errno::NOSPC), (step, Errno::IO)]) {
+        let mut place = place();
+        place.sys.faults = Faults::at(step, Trouble::Once(errno));
+        assert!(Journal::create(&place.sys, &session()).is_err(), "{step}");
+        let left = fs::read_dir(place.sys.journals()).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{step} {errno}");
+    }
+}
+
+#[test]
+fn a_journal_without_its_first_line_is_known_by_its_name() {
+    let place = place();
+    Journal::create(&place.sys, &session()).unwrap();
+    fs::write(&place.path, b"0000").unwrap();
+    let adopted = adopt(&place).unwrap();
+    assert_eq!(adopted.history().opened, None);
+    assert_eq!(adopted.session(), Some(session()));
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_begun_but_what_was_begun_ends() {
+    let mut place = place();
+    place.sys.faults = Faults::none_but_count();
+    let mut journal = Journal::create(&place.sys, &session()).unwrap();
+    let seq = journal.intend(link(1)).unwrap();
+    journal.faults = Faults::at(0, Trouble::FromThenOn(Errno::NOSPC));
+    assert!(journal.intend(link(2)).is_err());
+    journal.undone(seq);
+    assert_eq!(journal.history().pending, []);
+    journal.close().unwrap();
+    assert!(!place.path.exists());
+}
+
+#[test]
+fn a_number_is_not_given_twice_even_if_its_change_was_not_flushed() {
+    let mut place = place();
+    place.sys.faults = Faults::none_but_count();
+    let mut journal = Journal::create(&place.sys, &session()).unwrap();
+    journal.faults = Faults::at(1, Trouble::Once(Errno::IO));
+    assert!(journal.intend(link(1)).is_err());
+    let second = journal.intend(link(2)).unwrap();
+    journal.undone(second);
+    let pending = History::read(&fs::read(&place.path).unwrap()).pending;
+    assert_eq!(pending.len(), 1);
+    assert_eq!(pending[0].change, link(1));
 }
 
 proptest! {
@@ -124,7 +200,6 @@ proptest! {
             Entry::Done { seq: 0 },
             Entry::Intend { seq: 1, change: Change::Hosts { created: false, note: hosts::Note::default() } },
             Entry::Undone { seq: 1 },
-            Entry::Close,
         ];
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| encode(entry).unwrap()).collect();
         let cut = cut % (bytes.len() + 1);

@@ -45,7 +45,8 @@ pub fn plan(intent: &DnsIntent, state: &LinkState, fresh: bool, host: &[Domain])
         servers: intent.servers.clone(),
         ..Plan::default()
     };
-    plan.revert_first = fresh && !(state.servers.is_empty() && state.domains.is_empty());
+    plan.revert_first =
+        fresh && !(state.servers.is_empty() && !state.odd_servers && state.domains.is_empty());
     plan.domains = wanted(intent, host, &mut plan.warnings);
     let old: BTreeMap<_, _> = if plan.revert_first {
         BTreeMap::new()
@@ -112,7 +113,7 @@ pub(super) fn difference(state: &LinkState, plan: &Plan) -> Option<&'static str>
         list.sort();
         list
     };
-    if state.servers != plan.servers {
+    if state.servers != plan.servers || state.odd_servers {
         Some("the servers")
     } else if sorted(&state.domains) != sorted(&plan.domains) {
         Some("the domains")

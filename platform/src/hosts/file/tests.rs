@@ -2,7 +2,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::fault::Faults;
 use crate::fs::{Kind, Snapshot};
+
+mod fixtures;
 
 struct Place {
     _folder: tempfile::TempDir,
@@ -23,6 +26,7 @@ fn place(hosts: Option<&[u8]>) -> Place {
         bus_address: None,
         state_dir: at("state"),
         runtime_dir: at("run"),
+        faults: Faults::default(),
     };
     for made in ["root/etc", "run"] {
         fs::create_dir_all(at(made)).unwrap();
@@ -30,7 +34,7 @@ fn place(hosts: Option<&[u8]>) -> Place {
     if let Some(bytes) = hosts {
         fs::write(at("root/etc/hosts"), bytes).unwrap();
     }
-    let journal = Journal::create(&sys.journal(&session()), &session()).unwrap();
+    let journal = Journal::create(&sys, &session()).unwrap();
     let file = HostsFile::new(&sys, session(), None);
     Place {
         _folder: folder,
@@ -59,7 +63,7 @@ impl Place {
     }
 
     fn snapshot(&self) -> Snapshot {
-        RootFs::new(&self.sys.root)
+        RootFs::new(&self.sys)
             .snapshot(Path::new("/etc/hosts"))
             .unwrap()
     }
@@ -73,7 +77,9 @@ impl Place {
             ..
         } = self;
         drop(journal);
-        let journal = Journal::adopt(&sys.journal(&session())).unwrap().unwrap();
+        let journal = Journal::adopt(&sys.journal(&session()), &sys.faults)
+            .unwrap()
+            .unwrap();
         let file = HostsFile::new(&sys, session(), Some(&journal));
         Self {
             _folder,
@@ -98,11 +104,14 @@ fn lines_come_change_and_go_and_the_file_is_as_before() {
             }
         );
         assert!(place.write(&["authors", "db"]).changed);
-        assert!(
-            place
-                .now()
-                .ends_with("10.96.0.7\tdb # kubebridge:0a1b2c3d:2\n")
-        );
+        // Counted from 0 where the file had to be given a line break.
+        let number = if original.ends_with("localhost") {
+            1
+        } else {
+            2
+        };
+        let line = format!("10.96.0.7\tdb # kubebridge:0a1b2c3d:{number}\n");
+        assert!(place.now().ends_with(&line));
         assert!(place.write(&[]).changed);
         assert_eq!(place.snapshot(), before, "{original:?}");
         assert_eq!(place.journal.history().pending, []);
@@ -148,32 +157,14 @@ fn a_file_we_made_goes_again_unless_someone_wrote_into_it() {
 }
 
 #[test]
-fn an_interrupted_write_in_place_is_recognised_at_every_byte() {
-    let before = b"127.0.0.1 localhost\n10.0.0.1 other\n";
-    for after in [
-        b"127.0.0.1 localhost\n10.0.0.1 other\n10.96.0.7 authors\n".as_slice(),
-        b"127.0.0.1 localhost\n",
-    ] {
-        for cut in 0..=after.len() {
-            let mut now = after[..cut].to_vec();
-            now.extend_from_slice(before.get(cut..).unwrap_or_default());
-            assert!(is_torn(&now, before, after), "{cut}");
-        }
-    }
-    assert!(!is_torn(
-        b"127.0.0.1 localhost\n10.9.9.9 foreign\n",
-        before,
-        b"127.0.0.1 localhost\n"
-    ));
-}
-
-#[test]
-fn a_torn_write_in_place_is_put_right() {
-    let (before, after) = (b"aaaa\nbbbb\n".as_slice(), b"aaaa\ncccc\ndddd\n".as_slice());
-    let place = place(Some(b"aaaa\nccbb\n"));
-    assert!(place.file.repair(before, after).unwrap());
+fn a_torn_write_in_place_is_put_right_at_the_next_write() {
+    let mut place = place(Some(b"aaaa\nccbb\n"));
+    let (before, after) = (b"aaaa\nbbbb\n".to_vec(), b"aaaa\ncccc\ndddd\n".to_vec());
+    let torn = Change::HostsInPlace { before, after };
+    place.journal.intend(torn).unwrap();
+    assert!(!place.file.clear(&mut place.journal).unwrap().changed);
     assert_eq!(place.now(), "aaaa\nbbbb\n");
-    assert!(!place.file.repair(before, after).unwrap());
+    assert_eq!(place.journal.history().pending, []);
 }
 
 #[test]
@@ -193,7 +184,9 @@ fn a_file_with_two_names_is_edited_and_restored_in_place() {
 #[test]
 fn a_held_lock_stops_the_write() {
     let mut place = place(Some(b"a\n"));
-    let _held = Lock::try_acquire(&place.sys.hosts_lock()).unwrap().unwrap();
+    let _held = Lock::try_acquire(&place.sys.hosts_lock(), &Faults::default())
+        .unwrap()
+        .unwrap();
     let failed = place.file.write(&[], &mut place.journal);
     assert!(matches!(failed, Err(HostsError::File(FsError::Locked(_)))));
     assert_eq!(place.now(), "a\n");

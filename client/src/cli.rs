@@ -1,0 +1,189 @@
+//! The command line: arguments, environment and configuration file become one [`Cli`].
+//!
+//! Does not run anything. What a command needs beyond the type of a value (`connect` needs a
+//! manager) is checked where the command builds its own configuration.
+
+mod explain;
+mod values;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config;
+use crate::failure::{Exit, Failure};
+
+pub(crate) use explain::is_later_flag;
+pub use values::{DnsChoice, HostsForm, Namespace, Output, Progress};
+
+/// Connects a laptop to a Kubernetes cluster.
+#[derive(Clone, Debug, Parser, PartialEq)]
+#[command(
+    name = "kubebridge",
+    version,
+    arg_required_else_help = false,
+    subcommand_required = true
+)]
+pub struct Cli {
+    /// Options every command has.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options every command has.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct Global {
+    /// Namespace to resolve names of; the first is the session's own (repeatable)
+    #[arg(
+        short = 'n',
+        long = "namespace",
+        value_name = "NAMESPACE",
+        env = "KUBEBRIDGE_NAMESPACE",
+        value_delimiter = ',',
+        global = true
+    )]
+    pub namespaces: Vec<Namespace>,
+    /// Form of what is written to stdout
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        env = "KUBEBRIDGE_OUTPUT",
+        global = true
+    )]
+    pub output: Output,
+    /// Form of the progress written to stderr
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "KUBEBRIDGE_PROGRESS",
+        global = true
+    )]
+    pub progress: Progress,
+    /// Log more (repeatable)
+    #[arg(short, long, action = ArgAction::Count, env = "KUBEBRIDGE_VERBOSE", global = true)]
+    pub verbose: u8,
+    /// YAML file with flag names as keys
+    #[arg(long, value_name = "FILE", env = "KUBEBRIDGE_CONFIG", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+/// What the program can do.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+pub enum Command {
+    /// Make the names of a cluster resolve on this machine
+    Connect(ConnectArgs),
+    /// End the session and restore the machine
+    Disconnect,
+    /// Show the session
+    Status,
+    /// Show the services the session knows
+    Routes,
+    /// Show a manager and a session at work on loopback, without cluster or root
+    Demo(DemoArgs),
+    /// Print the version
+    Version,
+}
+
+/// Options of `connect`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct ConnectArgs {
+    /// Loopback address of the traffic-manager's gRPC port, for example a port-forward
+    #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_MANAGER")]
+    pub manager: Option<SocketAddr>,
+    /// Stay in the foreground until interrupted
+    #[arg(long, env = "KUBEBRIDGE_FOREGROUND", value_parser = FalseyValueParser::new())]
+    pub foreground: bool,
+    /// How the system's DNS is pointed at the cluster
+    #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
+    pub dns: DnsChoice,
+    /// Which names go into the hosts file; each form adds to the one before
+    #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_HOSTS")]
+    pub hosts: HostsForm,
+    /// Name outside the cluster that has to resolve as before
+    #[arg(long, value_name = "NAME", env = "KUBEBRIDGE_PROBE")]
+    pub probe: Option<kubebridge_dns::name::Name>,
+    /// Suffix outside the cluster domain that is resolved in the cluster (repeatable)
+    #[arg(
+        long = "domain",
+        value_name = "SUFFIX",
+        env = "KUBEBRIDGE_DOMAIN",
+        value_delimiter = ','
+    )]
+    pub domains: Vec<String>,
+    /// IPv4 network to take the link's /30 from
+    #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
+    pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+}
+
+/// Options of `demo`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct DemoArgs {
+    /// Where the session's resolver listens
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:1053",
+        env = "KUBEBRIDGE_DNS_LISTEN"
+    )]
+    pub dns_listen: SocketAddr,
+    /// Exit after the checks: 0 when all answers were right, else 1
+    #[arg(long, env = "KUBEBRIDGE_ONCE", value_parser = FalseyValueParser::new())]
+    pub once: bool,
+}
+
+/// What the arguments ask for.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Run a command.
+    Run(Box<Cli>),
+    /// Print this text (help, version) and exit 0.
+    Print(String),
+}
+
+/// Reads arguments, environment and, where `--config` names one, the file.
+///
+/// A flag beats the environment, which beats the file, which beats the default.
+///
+/// # Errors
+///
+/// Wrong arguments (exit 64), or a file that cannot be read or used (exit 78).
+pub fn parse(arguments: &[OsString]) -> Result<Parsed, Failure> {
+    let matches = match Cli::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return explain::outcome(&error),
+    };
+    let chosen = matches
+        .subcommand()
+        .map_or(&matches, |(_, of_command)| of_command);
+    let file = chosen.get_one::<PathBuf>("config").cloned();
+    let matches = match file {
+        None => matches,
+        Some(path) => {
+            let mut completed = arguments.to_vec();
+            completed.extend(config::arguments(&path, &Cli::command(), &matches)?);
+            Cli::command()
+                .try_get_matches_from(completed)
+                .map_err(|error| {
+                    Failure::message(
+                        Exit::File,
+                        format!("{}: {}", path.display(), explain::one_line(&error)),
+                    )
+                })?
+        }
+    };
+    let cli = Cli::from_arg_matches(&matches)
+        .map_err(|error| Failure::usage(explain::one_line(&error)))?;
+    Ok(Parsed::Run(Box::new(cli)))
+}
+
+#[cfg(test)]
+mod tests;

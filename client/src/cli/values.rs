@@ -1,0 +1,100 @@
+//! The types of the command line's values.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+/// Form of what is written to stdout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON object.
+    Json,
+}
+
+/// Form of the progress written to stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Progress {
+    /// What suits the output: plain lines for now.
+    #[default]
+    Auto,
+    /// One line per step.
+    Plain,
+    /// One JSON object per step.
+    Json,
+    /// Nothing but warnings and errors.
+    Quiet,
+}
+
+/// How the system's DNS is pointed at the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DnsChoice {
+    /// systemd-resolved where it is in charge, else hosts entries only, with a warning.
+    #[default]
+    Auto,
+    /// systemd-resolved, or an error.
+    Resolved,
+    /// No change of the system's DNS; names resolve through the hosts file.
+    HostsOnly,
+    /// No change of the system's DNS; the hosts file is governed by `--hosts`.
+    Off,
+}
+
+/// Which names go into the hosts file; each form adds to the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum HostsForm {
+    /// None.
+    Off,
+    /// `service`.
+    Short,
+    /// `service.namespace`.
+    #[default]
+    Namespaced,
+    /// `service.namespace.svc.DOMAIN`.
+    Fqdn,
+}
+
+/// The name of a namespace (an RFC 1123 label).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Namespace(String);
+
+impl Namespace {
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The namespace `default`.
+impl Default for Namespace {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Namespace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let body = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let valid = (1..=63).contains(&text.len())
+            && text.bytes().all(body)
+            && !text.starts_with('-')
+            && !text.ends_with('-');
+        if valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("a namespace is up to 63 of a-z, 0-9 and -, with no - at either end".to_owned())
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use kubebridge_dns::name::Name;
+use kubebridge_platform::net::Ipv4Net;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output};
+use crate::failure::Failure;
+use crate::progress::Reporter;
+use crate::session::Stop;
+use crate::session::os::ThisMachine;
+use crate::session::run;
+
+/// Requests to end a session that wait to be read: one of each kind, and some impatience.
+pub(crate) const STOPS: usize = 8;
+
+/// What a session needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The manager's gRPC port.
+    pub manager: SocketAddr,
+    /// The namespaces, the session's own first.
+    pub namespaces: Vec<String>,
+    /// Suffixes outside the cluster domain that are resolved in the cluster.
+    pub domains: Vec<String>,
+    /// How the system's DNS is pointed at the cluster.
+    pub dns: DnsChoice,
+    /// Which names go into the hosts file.
+    pub hosts: HostsForm,
+    /// A name outside that has to resolve as before.
+    pub probe: Option<Name>,
+    /// Where to take the link's network from.
+    pub tun_cidr: Option<Ipv4Net>,
+    /// The form of what is written to stdout.
+    pub output: Output,
+}
+
+impl Config {
+    /// Makes a configuration from arguments.
+    ///
+    /// # Errors
+    ///
+    /// Something `connect` needs is missing or makes no sense; exit code 64.
+    pub fn resolve(arguments: &ConnectArgs, global: &Global) -> Result<Self, Failure> {
+        let ConnectArgs {
+            manager,
+            foreground,
+            dns,
+            hosts,
+            probe,
+            domains,
+            tun_cidr,
+        } = arguments;
+        let manager = manager.ok_or_else(|| {
+            Failure::usage("connect needs --manager ADDR:PORT: finding the manager by the kubeconfig is not built yet")
+                .with_hint("kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080, then --manager 127.0.0.1:7080")
+        })?;
+        if !manager.ip().is_loopback() {
+            return Err(Failure::usage(format!(
+                "--manager {manager} is not a loopback address: connecting over a network needs TLS, which is not built yet"
+            ))
+            .with_hint("kubectl port-forward, and --manager 127.0.0.1:PORT"));
+        }
+        if !foreground {
+            return Err(Failure::usage(
+                "connect needs --foreground: sessions in the background are not built yet",
+            )
+            .with_hint("add --foreground; Ctrl-C or `kubebridge disconnect` ends the session"));
+        }
+        Ok(Self {
+            manager,
+            namespaces: namespaces(&global.namespaces),
+            domains: domains.clone(),
+            dns: *dns,
+            hosts: *hosts,
+            probe: probe.clone(),
+            tun_cidr: *tun_cidr,
+            output: global.output,
+        })
+    }
+}
+
+/// Each namespace once, in order; `default` when none was given.
+fn namespaces(given: &[Namespace]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for namespace in given {
+        if !names.iter().any(|name| name == namespace.as_str()) {
+            names.push(namespace.to_string());
+        }
+    }
+    if names.is_empty() {
+        names.push(Namespace::default().to_string());
+    }
+    names
+}
+
+/// Runs a session on this machine until it is stopped.
+///
+/// # Errors
+///
+/// It could not be connected, or not everything could be undone.
+pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
+    let config = Config::resolve(arguments, global)?;
+    let (sender, stops) = mpsc::channel(STOPS);
+    let _signals = signals(sender.clone())?;
+    let reporter = Arc::new(Reporter::stderr(global.progress));
+    run::run(&ThisMachine::default(), config, reporter, sender, stops).await
+}
+
+/// Turns signals into stops, from now on until the handle is dropped.
+pub(crate) fn signals(stops: mpsc::Sender<Stop>) -> Result<AbortOnDropHandle<()>, Failure> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let forward = async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+            // A full queue has a stop in it already.
+            let _ = stops.try_send(Stop::Signal);
+        }
+    };
+    Ok(AbortOnDropHandle::new(tokio::spawn(forward)))
+}
+
+#[cfg(test)]
+mod tests;

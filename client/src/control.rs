@@ -1,0 +1,211 @@
+//! The way to the manager: one gRPC channel, kept up for as long as the session lives.
+//!
+//! [`dial`] and [`open_session`] are the first attempt, whose failure ends `connect`. From then on
+//! [`Control`] owns the channel: it watches it, reopens it, and says through watches how it stands.
+//! It changes nothing on the machine: names outside the cluster never notice.
+
+mod backoff;
+mod echo;
+pub mod exchange;
+mod keep;
+mod watch_routes;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubebridge_proto::session::{SessionInfo, SessionRequest};
+use kubebridge_proto::v1::OpenSessionRequest;
+use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use tracing::Instrument;
+
+use crate::routes::RouteTable;
+use crate::session::Health;
+use crate::task::Essential;
+use exchange::Exchange;
+
+/// How long connecting and each call that has one reply may take: far above any working tunnel's
+/// round trip, short enough for recovery within 5 s at any place of the back-off.
+const CALL_TIME: Duration = Duration::from_secs(2);
+
+/// The client of the manager's calls.
+pub(crate) type Client = TrafficManagerClient<Channel>;
+
+/// How the way to the manager stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tunnel {
+    /// The manager answers.
+    Up {
+        /// When it last did.
+        seen: Instant,
+        /// How long its last echo took; `None` before the first.
+        round_trip: Option<Duration>,
+    },
+    /// It does not.
+    Down {
+        /// Since when.
+        since: Instant,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Tunnel {
+    /// Whether the manager answers.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self {
+            Self::Up { .. } => Health::Good,
+            Self::Down { .. } => Health::Degraded,
+        }
+    }
+}
+
+/// Connects to the manager.
+///
+/// # Errors
+///
+/// Nobody listens there, or nobody answers in time.
+pub async fn dial(manager: SocketAddr) -> anyhow::Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{manager}"))?
+        .connect_timeout(CALL_TIME)
+        .tcp_nodelay(true);
+    let connecting = endpoint.connect();
+    match timeout(CALL_TIME, connecting).await {
+        Ok(channel) => Ok(channel?),
+        Err(_) => anyhow::bail!("no connection within {CALL_TIME:?}"),
+    }
+}
+
+/// Opens a session, or renews the one the request names; opens a new one when that is forgotten.
+///
+/// # Errors
+///
+/// What the manager answered, or a timeout as [`Code::DeadlineExceeded`].
+pub async fn open_session(
+    channel: Channel,
+    request: &SessionRequest,
+) -> Result<SessionInfo, Status> {
+    let mut client = TrafficManagerClient::new(channel);
+    match open_once(&mut client, request.clone()).await {
+        Err(status) if status.code() == Code::FailedPrecondition && request.id.is_some() => {
+            let fresh = SessionRequest {
+                id: None,
+                ..request.clone()
+            };
+            open_once(&mut client, fresh).await
+        }
+        outcome => outcome,
+    }
+}
+
+async fn open_once(client: &mut Client, request: SessionRequest) -> Result<SessionInfo, Status> {
+    let call = client.open_session(OpenSessionRequest::from(request));
+    let response = timeout(CALL_TIME, call)
+        .await
+        .map_err(|_| Status::deadline_exceeded("the manager does not answer"))??;
+    SessionInfo::try_from(response.into_inner())
+        .map_err(|error| Status::internal(format!("the manager's session: {error}")))
+}
+
+/// What the tasks around one channel share.
+#[derive(Debug)]
+struct Shared {
+    manager: SocketAddr,
+    request: SessionRequest,
+    cluster_domain: String,
+    tunnel: watch::Sender<Tunnel>,
+    routes: watch::Sender<RouteTable>,
+    /// Rung when a query got no reply, so that the echo need not wait for its turn.
+    suspicion: Arc<Notify>,
+}
+
+/// Keeps the way to the manager up and tells how it stands.
+#[derive(Debug)]
+pub struct Control {
+    task: Essential,
+    tunnel: watch::Receiver<Tunnel>,
+    routes: watch::Receiver<RouteTable>,
+    exchange: Exchange,
+}
+
+impl Control {
+    /// Takes over a channel with an open session.
+    #[must_use]
+    pub fn start(
+        manager: SocketAddr,
+        channel: Channel,
+        request: SessionRequest,
+        session: SessionInfo,
+    ) -> Self {
+        let now = Instant::now();
+        let up = Tunnel::Up {
+            seen: now,
+            round_trip: None,
+        };
+        let (tunnel_sender, tunnel) = watch::channel(up);
+        let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
+        let suspicion = Arc::new(Notify::new());
+        let (exchange, asks) = exchange::channel(tunnel.clone(), Arc::clone(&suspicion));
+        let shared = Shared {
+            manager,
+            request,
+            cluster_domain: session.cluster_domain.clone(),
+            tunnel: tunnel_sender,
+            routes: routes_sender,
+            suspicion,
+        };
+        let shutdown = CancellationToken::new();
+        let keeping = keep::keep(shared, channel, session.id, asks);
+        let ended = shutdown.clone();
+        let task = async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = keeping => {}
+            }
+        };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("control")));
+        Self {
+            task: Essential::new("control", shutdown, task),
+            tunnel,
+            routes,
+            exchange,
+        }
+    }
+
+    /// Follows how the manager answers.
+    #[must_use]
+    pub fn tunnel(&self) -> watch::Receiver<Tunnel> {
+        self.tunnel.clone()
+    }
+
+    /// Follows the Services.
+    #[must_use]
+    pub fn routes(&self) -> watch::Receiver<RouteTable> {
+        self.routes.clone()
+    }
+
+    /// Returns what resolves names in the cluster.
+    #[must_use]
+    pub fn exchange(&self) -> Exchange {
+        self.exchange.clone()
+    }
+
+    /// Waits until the task ends by itself, which it should not.
+    pub async fn ended(&mut self) {
+        self.task.ended().await;
+    }
+
+    /// Ends the task and drops the channel.
+    pub async fn stop(self) {
+        self.task.stop(CALL_TIME).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

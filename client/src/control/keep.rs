@@ -1,0 +1,101 @@
+//! Keeps one session going over channels that come and go.
+
+use std::time::Duration;
+
+use kubebridge_proto::session::SessionRequest;
+use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tonic::transport::Channel;
+
+use super::backoff::Backoff;
+use super::exchange::{self, Ask};
+use super::{Shared, Tunnel, dial, echo, open_session, watch_routes};
+
+/// How long a channel must have worked for the next break to count as the first.
+const STEADY: Duration = Duration::from_secs(5);
+
+/// Runs for ever: uses the channel until it breaks, then gets another one.
+pub(super) async fn keep(
+    shared: Shared,
+    mut channel: Channel,
+    mut session: String,
+    mut asks: mpsc::Receiver<Ask>,
+) {
+    let mut backoff = Backoff::default();
+    loop {
+        let start = Instant::now();
+        let error = use_channel(&shared, channel, &session, &mut asks).await;
+        if start.elapsed() >= STEADY {
+            backoff.reset();
+        }
+        tracing::warn!("tunnel down");
+        tracing::debug!(error = %format!("{error:#}"), "tunnel down because");
+        go_down(&shared, &error);
+        exchange::refuse_waiting(&mut asks);
+        (channel, session) = reopen(&shared, session, &mut backoff).await;
+        tracing::info!("tunnel up");
+        shared.tunnel.send_replace(Tunnel::Up {
+            seen: Instant::now(),
+            round_trip: None,
+        });
+    }
+}
+
+/// Runs everything that needs the channel; the first part to fail ends them all.
+async fn use_channel(
+    shared: &Shared,
+    channel: Channel,
+    session: &str,
+    asks: &mut mpsc::Receiver<Ask>,
+) -> anyhow::Error {
+    let client = TrafficManagerClient::new(channel);
+    tokio::select! {
+        error = echo::watch_echo(client.clone(), &shared.tunnel, &shared.suspicion) => error,
+        error = watch_routes::watch_routes(client.clone(), session, &shared.routes) => error,
+        error = exchange::carry(client.clone(), session.to_owned(), asks) => error,
+    }
+}
+
+async fn reopen(shared: &Shared, session: String, backoff: &mut Backoff) -> (Channel, String) {
+    let request = SessionRequest {
+        id: Some(session),
+        ..shared.request.clone()
+    };
+    loop {
+        sleep(backoff.next(rand::random())).await;
+        match try_reopen(shared, &request).await {
+            Ok(opened) => return opened,
+            Err(error) => go_down(shared, &error),
+        }
+    }
+}
+
+async fn try_reopen(
+    shared: &Shared,
+    request: &SessionRequest,
+) -> anyhow::Result<(Channel, String)> {
+    let channel = dial(shared.manager).await?;
+    let session = open_session(channel.clone(), request).await?;
+    // The settings made on the machine are those of one cluster.
+    if session.cluster_domain != shared.cluster_domain {
+        anyhow::bail!(
+            "the manager now serves the cluster domain {}, not {}",
+            session.cluster_domain,
+            shared.cluster_domain
+        );
+    }
+    Ok((channel, session.id))
+}
+
+/// Says that the manager is out of reach; since when stays what it was.
+fn go_down(shared: &Shared, error: &anyhow::Error) {
+    let reason = format!("{error:#}");
+    shared.tunnel.send_modify(|tunnel| {
+        let since = match tunnel {
+            Tunnel::Down { since, .. } => *since,
+            Tunnel::Up { .. } => Instant::now(),
+        };
+        *tunnel = Tunnel::Down { since, reason };
+    });
+}

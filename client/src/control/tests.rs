@@ -1,0 +1,206 @@
+//! The way to a manager that is replaced, falls silent or skips changes.
+
+use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
+
+use super::*;
+use crate::control::exchange::AskError;
+use crate::session::Health;
+use crate::test_util::cluster_ip;
+use crate::test_util::fake_manager::{FakeManager, Mood, Script};
+
+fn request() -> SessionRequest {
+    SessionRequest {
+        client_version: "0.1.0".to_owned(),
+        id: None,
+        namespaces: vec!["default".to_owned()],
+        domains: Vec::new(),
+    }
+}
+
+fn reversed() -> Arc<Script> {
+    Script::new(|query| Some(query.iter().rev().copied().collect()))
+}
+
+async fn control(manager: &FakeManager) -> Control {
+    let channel = dial(manager.address).await.unwrap();
+    let session = open_session(channel.clone(), &request()).await.unwrap();
+    Control::start(manager.address, channel, request(), session)
+}
+
+fn page(revision: u64, names: &[&str]) -> RouteUpdate {
+    RouteUpdate::Page {
+        namespace: "default".to_owned(),
+        revision,
+        routes: names
+            .iter()
+            .map(|name| cluster_ip("default", name, "10.96.0.7"))
+            .collect(),
+        last: true,
+    }
+}
+
+fn names(routes: &watch::Receiver<RouteTable>) -> Vec<String> {
+    let table = routes.borrow();
+    table
+        .services("default")
+        .map(|route| route.name.clone())
+        .collect()
+}
+
+#[tokio::test]
+async fn queries_come_back_answered() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let exchange = control.exchange();
+
+    let all = futures::future::join_all((0..100_u8).map(|n| exchange.ask(vec![n, 0]))).await;
+
+    for (n, reply) in all.into_iter().enumerate() {
+        assert_eq!(reply, Ok(vec![0, u8::try_from(n).unwrap()]));
+    }
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_listening_is_an_error_at_once() {
+    let script = reversed();
+    let address = FakeManager::start(&script).await.address;
+    let vacant = SocketAddr::new(address.ip(), 1);
+
+    assert!(dial(vacant).await.is_err());
+}
+
+#[tokio::test]
+async fn a_manager_that_falls_silent_fails_queries_fast_and_is_noticed_in_three_seconds() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let mut tunnel = control.tunnel();
+    assert!(control.exchange().ask(vec![1, 2]).await.is_ok());
+
+    script.mood.send_replace(Mood::Silent);
+    let start = Instant::now();
+    assert_eq!(
+        control.exchange().ask(vec![1, 2]).await,
+        Err(AskError::Timeout)
+    );
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
+
+    assert!(
+        start.elapsed() < Duration::from_millis(3500),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        control.exchange().ask(vec![1, 2]).await,
+        Err(AskError::TunnelDown)
+    );
+
+    script.mood.send_replace(Mood::Willing);
+    let back = Instant::now();
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Good)
+        .await
+        .unwrap();
+    assert!(
+        back.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        back.elapsed()
+    );
+    assert!(control.exchange().ask(vec![1, 2]).await.is_ok());
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_replaced_manager_the_session_is_reopened_and_what_is_gone_is_withdrawn() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let mut routes = control.routes();
+    script.subscribed(1).await;
+    script.send(page(5, &["authors", "stale"])).await;
+    routes
+        .wait_for(|table| table.is_known("default"))
+        .await
+        .unwrap();
+
+    let socket = manager.die();
+    let mut tunnel = control.tunnel();
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
+    assert_eq!(names(&routes), ["authors", "stale"]);
+    let _manager = FakeManager::serve(&script, socket);
+    let again = script.subscribed(2).await;
+    script.send(page(9, &["authors"])).await;
+    routes
+        .wait_for(|table| table.service("default", "stale").is_none())
+        .await
+        .unwrap();
+
+    assert_eq!(again.session_id, "session-1");
+    assert_eq!(again.namespaces[0].revision, 5);
+    assert_eq!(*script.opened.lock(), ["", "session-0", ""]);
+    assert_eq!(names(&routes), ["authors"]);
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn a_gap_makes_the_client_ask_for_the_namespace_afresh() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let mut routes = control.routes();
+    script.subscribed(1).await;
+    script.send(page(5, &["authors"])).await;
+    script
+        .send(RouteUpdate::Delta {
+            namespace: "default".to_owned(),
+            base_revision: 6,
+            revision: 7,
+            upserts: Vec::new(),
+            deletes: vec!["authors".to_owned()],
+        })
+        .await;
+
+    let again = script.subscribed(2).await;
+    assert!(again.namespaces[0].restart);
+    assert_eq!(names(&routes), ["authors"]);
+
+    script.send(page(7, &["books"])).await;
+    routes
+        .wait_for(|table| table.service("default", "books").is_some())
+        .await
+        .unwrap();
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn the_state_of_a_namespace_is_passed_on() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let mut routes = control.routes();
+    script.subscribed(1).await;
+
+    let state = NamespaceState::Forbidden {
+        verb: "list".to_owned(),
+        resource: "services".to_owned(),
+    };
+    script
+        .send(RouteUpdate::State {
+            namespace: "default".to_owned(),
+            state: state.clone(),
+        })
+        .await;
+
+    let table = routes.wait_for(RouteTable::is_settled).await.unwrap();
+    assert_eq!(table.namespaces().next().unwrap().1.state(), Some(&state));
+    drop(table);
+    control.stop().await;
+}

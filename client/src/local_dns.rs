@@ -1,0 +1,133 @@
+//! The session's resolver: decides where a query goes, and answers when it goes nowhere.
+//!
+//! It keeps no cache: the manager has one for cluster names, the operating system for all others.
+//! Sockets, and what is done about packets in general, are `dns`'s server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubebridge_dns::message::{self, Checked, Query};
+use kubebridge_dns::name::ResponseCode;
+use kubebridge_dns::server::{self, Handler, Limits, Transport};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::control::exchange::{AskError, Exchange};
+use crate::originals::Originals;
+use crate::routes::RouteTable;
+use crate::task::Essential;
+use crate::zones::{Destination, Zones};
+
+/// How long queries in flight may take when the resolver ends: nobody is sent to it any longer.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Answers the queries of the operating system.
+#[derive(Debug)]
+pub struct LocalDns {
+    /// Where names go.
+    pub zones: Zones,
+    /// The Services known.
+    pub routes: watch::Receiver<RouteTable>,
+    /// The way into the cluster.
+    pub exchange: Exchange,
+    /// The servers for everything else.
+    pub originals: Arc<Originals>,
+}
+
+impl LocalDns {
+    /// Answers one packet; `None` means to say nothing.
+    pub async fn answer(&self, packet: Vec<u8>) -> Option<Vec<u8>> {
+        let query = match message::check(&packet) {
+            Checked::Query(query) => query,
+            Checked::Reply(reply) => return Some(reply),
+            Checked::Drop => return None,
+        };
+        let destination = self.zones.decide(&query.name, &self.routes.borrow());
+        tracing::trace!(name = %query.name, kind = %query.rtype, ?destination, "query");
+        match destination {
+            Destination::Cluster => self.ask_cluster(packet, &query).await,
+            Destination::Originals => self.originals.forward(&packet).await,
+            Destination::NoSuchName => Some(message::error_reply(&query, ResponseCode::NXDOMAIN)),
+            Destination::NoData => Some(message::error_reply(&query, ResponseCode::NOERROR)),
+        }
+    }
+
+    /// Nothing outside our reach may keep an answer of the cluster, so its TTLs become 0, or follow
+    /// an alias by itself, so that only the addresses at its end are given.
+    async fn ask_cluster(&self, packet: Vec<u8>, query: &Query) -> Option<Vec<u8>> {
+        match self.exchange.ask(packet).await {
+            Ok(reply) => {
+                let mut reply = message::flatten_addresses(reply, query);
+                message::zero_ttls(&mut reply);
+                Some(reply)
+            }
+            Err(AskError::NotAQuery) => None,
+            Err(
+                error @ (AskError::TunnelDown
+                | AskError::Timeout
+                | AskError::Overloaded
+                | AskError::Unavailable(_)),
+            ) => {
+                tracing::debug!(name = %query.name, %error, "cluster name not resolved");
+                Some(message::error_reply(query, ResponseCode::SERVFAIL))
+            }
+        }
+    }
+}
+
+impl Handler for LocalDns {
+    async fn handle(
+        &self,
+        packet: Vec<u8>,
+        _peer: SocketAddr,
+        _transport: Transport,
+    ) -> Option<Vec<u8>> {
+        self.answer(packet).await
+    }
+}
+
+/// A resolver that is serving.
+#[derive(Debug)]
+pub struct Serving(Essential);
+
+impl Serving {
+    /// Starts serving on a pair of sockets.
+    #[must_use]
+    pub fn start(resolver: LocalDns, udp: UdpSocket, tcp: TcpListener) -> Self {
+        let shutdown = CancellationToken::new();
+        let limits = Limits {
+            drain: DRAIN,
+            ..Limits::default()
+        };
+        let serving = server::serve(
+            vec![udp],
+            vec![tcp],
+            Arc::new(resolver),
+            limits,
+            shutdown.clone(),
+        );
+        let task = async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "resolver failed");
+            }
+        };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));
+        Self(Essential::new("resolver", shutdown, task))
+    }
+
+    /// Waits until serving ends by itself, which it should not.
+    pub async fn ended(&mut self) {
+        self.0.ended().await;
+    }
+
+    /// Ends serving once what is in flight is answered, or after a moment.
+    pub async fn stop(self) {
+        self.0.stop(2 * DRAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The session's resolver between a manager and an original server, both on loopback.
+
+use kubebridge_dns::message::{Parsed, QueryOptions, answers, encode_query};
+use kubebridge_dns::name::RecordType;
+use kubebridge_dns::test_util::{Answer, LoopbackServer, Record};
+use kubebridge_proto::session::SessionRequest;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::*;
+use crate::control::{Control, dial, open_session};
+use crate::session::Health;
+use crate::test_util::fake_manager::{FakeManager, Script};
+use crate::test_util::table_of;
+use crate::zones::ZoneNames;
+
+struct World {
+    resolver: LocalDns,
+    control: Control,
+    manager: Option<FakeManager>,
+    originals: LoopbackServer,
+    /// The names the cluster was asked for.
+    asked: Arc<Mutex<Vec<String>>>,
+    _routes: watch::Sender<RouteTable>,
+}
+
+impl World {
+    async fn new(cluster: Answer) -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let script = Script::new(move |packet| {
+            if let Checked::Query(query) = message::check(packet) {
+                seen.lock().push(query.name.to_string());
+            }
+            Some(cluster.reply_to(packet))
+        });
+        let manager = FakeManager::start(&script).await;
+        let originals =
+            LoopbackServer::saying(Answer::address("www.example.com", [192, 0, 2, 1])).await;
+        let request = SessionRequest {
+            client_version: "0.1.0".to_owned(),
+            id: None,
+            namespaces: vec!["default".to_owned(), "shop".to_owned()],
+            domains: Vec::new(),
+        };
+        let channel = dial(manager.address).await.unwrap();
+        let session = open_session(channel.clone(), &request).await.unwrap();
+        let control = Control::start(manager.address, channel, request.clone(), session);
+        let table = table_of(&[("default", &["authors"]), ("shop", &["authors"])]);
+        let (sender, routes) = watch::channel(table);
+        let zones = ZoneNames {
+            cluster_domain: "cluster.local".to_owned(),
+            namespaces: request.namespaces,
+            domains: Vec::new(),
+            reverse: Vec::new(),
+        };
+        let resolver = LocalDns {
+            zones: Zones::new(&zones).unwrap(),
+            routes,
+            exchange: control.exchange(),
+            originals: Arc::new(Originals::new(&[originals.address()], &[])),
+        };
+        Self {
+            resolver,
+            control,
+            manager: Some(manager),
+            originals,
+            asked,
+            _routes: sender,
+        }
+    }
+
+    async fn ask(&self, name: &str) -> Parsed {
+        let name = name.parse().unwrap();
+        let query = encode_query(9, &name, RecordType::A, QueryOptions::default());
+        answers(&self.resolver.answer(query).await.unwrap()).unwrap()
+    }
+}
+
+fn authors() -> Answer {
+    Answer::records(vec![
+        Record::address("authors.default", [10, 96, 0, 7]).ttl(5),
+    ])
+}
+
+#[tokio::test]
+async fn cluster_names_are_answered_by_the_cluster_with_no_time_to_live() {
+    let world = World::new(authors()).await;
+
+    let reply = world.ask("authors.default").await;
+
+    assert_eq!((reply.id, reply.code), (9, ResponseCode::NOERROR));
+    assert_eq!(reply.answers[0].ttl, 0);
+    assert_eq!(*world.asked.lock(), ["authors.default"]);
+    assert!(world.originals.received().is_empty());
+}
+
+#[tokio::test]
+async fn an_alias_in_the_cluster_is_given_as_addresses() {
+    let records = vec![
+        Record::cname("docs.default", "docs.example.net"),
+        Record::address("docs.example.net", [192, 0, 2, 5]),
+    ];
+    let world = World::new(Answer::records(records)).await;
+
+    let reply = world.ask("docs.default").await;
+
+    assert_eq!(reply.answers.len(), 1);
+    assert_eq!(reply.answers[0].owner.to_string(), "docs.default");
+}
+
+#[tokio::test]
+async fn names_of_the_world_never_reach_the_cluster() {
+    let world = World::new(authors()).await;
+
+    for name in [
+        "www.example.com",
+        "example.shop",
+        "www.example.com.default.svc.cluster.local",
+    ] {
+        world.ask(name).await;
+    }
+
+    assert_eq!(*world.asked.lock(), Vec::<String>::new());
+    assert_eq!(world.originals.received().len(), 2);
+}
+
+#[tokio::test]
+async fn single_labels_never_reach_the_original_servers() {
+    let world = World::new(authors()).await;
+
+    assert_eq!(world.ask("printer").await.code, ResponseCode::NXDOMAIN);
+    assert_eq!(world.ask("shop").await.code, ResponseCode::NOERROR);
+    assert_eq!(world.ask("authors").await.code, ResponseCode::NOERROR);
+
+    assert_eq!(*world.asked.lock(), ["authors"]);
+    assert!(world.originals.received().is_empty());
+}
+
+#[tokio::test]
+async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
+    let mut world = World::new(authors()).await;
+    let socket = world.manager.take().unwrap().die();
+    let mut tunnel = world.control.tunnel();
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
+    let start = Instant::now();
+
+    assert_eq!(
+        world.ask("authors.default").await.code,
+        ResponseCode::SERVFAIL
+    );
+    assert_eq!(
+        world.ask("www.example.com").await.code,
+        ResponseCode::NOERROR
+    );
+
+    assert!(start.elapsed() < Duration::from_secs(1));
+    drop(socket);
+}
+
+#[tokio::test]
+async fn what_is_no_query_is_not_forwarded() {
+    let world = World::new(authors()).await;
+    let mut response = encode_query(
+        9,
+        &"authors".parse().unwrap(),
+        RecordType::A,
+        QueryOptions::default(),
+    );
+    response[2] |= 0x80;
+
+    assert_eq!(world.resolver.answer(vec![1, 2, 3]).await, None);
+    assert_eq!(world.resolver.answer(response).await, None);
+    assert!(world.asked.lock().is_empty() && world.originals.received().is_empty());
+}

@@ -1,0 +1,112 @@
+//! The servers the machine used before the session, asked the way it would have asked them.
+//!
+//! Names outside the cluster go on being resolved by them; they also tell what resolved before.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubebridge_dns::forward::Forwarder;
+use kubebridge_dns::name::{Name, RecordType};
+use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
+use kubebridge_platform::net::Ipv4Net;
+
+use crate::probe::{self, Finding};
+
+/// How long one server may take before the next is asked.
+const ATTEMPT: Duration = Duration::from_millis(1500);
+/// How long a query may take in all: programs ask again after 5 s.
+const TOTAL: Duration = Duration::from_millis(4500);
+/// The networks sessions take their links from: a server there is another session's resolver.
+const OWN_LINKS: &str = "198.19.248.0/21";
+/// Search domains tried for what resolved before: more is a misconfiguration, and each costs a
+/// query per Service.
+const SEARCH_DOMAINS: usize = 6;
+
+/// The original servers and search domains.
+pub struct Originals {
+    forwarder: Forwarder,
+    search: Vec<Name>,
+    servers: Vec<SocketAddr>,
+}
+
+impl Originals {
+    /// Makes them from what the machine was found to use.
+    #[must_use]
+    pub fn new(servers: &[SocketAddr], search: &[String]) -> Self {
+        let own: Option<Ipv4Net> = OWN_LINKS.parse().ok();
+        let is_ours = |address: IpAddr| match address {
+            IpAddr::V4(address) => own.is_some_and(|own| own.contains(address)),
+            IpAddr::V6(_) => false,
+        };
+        let servers: Vec<_> = servers
+            .iter()
+            .copied()
+            .filter(|server| !is_ours(server.ip()))
+            .collect();
+        let upstreams = servers
+            .iter()
+            .map(|server| Arc::new(Do53::new(*server, PortPolicy::FreshPort)) as Arc<dyn Upstream>)
+            .collect();
+        Self {
+            forwarder: Forwarder::new(upstreams, ATTEMPT, TOTAL),
+            search: search
+                .iter()
+                .filter_map(|domain| domain.parse().ok())
+                .take(SEARCH_DOMAINS)
+                .collect(),
+            servers,
+        }
+    }
+
+    /// Returns the servers.
+    #[must_use]
+    pub fn servers(&self) -> &[SocketAddr] {
+        &self.servers
+    }
+
+    /// Answers a query as the first server that can.
+    pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        self.forwarder.forward(packet).await
+    }
+
+    /// Finds out what a full name resolves to.
+    ///
+    /// # Errors
+    ///
+    /// No server gave a usable answer.
+    pub async fn find(&self, name: &Name, rtype: RecordType) -> anyhow::Result<Finding> {
+        let query = probe::query(name, rtype);
+        let reply = self
+            .forward(&query)
+            .await
+            .ok_or_else(|| anyhow::anyhow!("no original server answers"))?;
+        Finding::read(&reply)
+    }
+
+    /// Whether a name, as a user types it, resolves here: by itself when it has a dot, and under
+    /// the search domains. Single labels are never asked for by themselves.
+    pub async fn resolves(&self, name: &Name) -> bool {
+        let bare = (name.label_count() > 1).then(|| name.clone());
+        let searched = self.search.iter().filter_map(|domain| name.join(domain));
+        for candidate in bare.into_iter().chain(searched) {
+            for rtype in [RecordType::A, RecordType::AAAA] {
+                match self.find(&candidate, rtype).await {
+                    Ok(Finding::Addresses(_)) => return true,
+                    Ok(Finding::NoSuchName) => break,
+                    Ok(Finding::NoData | Finding::Failed(_)) | Err(_) => {}
+                }
+            }
+        }
+        false
+    }
+}
+
+impl std::fmt::Debug for Originals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Originals")
+            .field("servers", &self.servers)
+            .field("search", &self.search)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! The machine as a session uses it: `platform` in production, a fake in tests.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use kubebridge_platform::host::{Host, HostDns, HostError};
+use kubebridge_platform::sys::{SessionId, Sys};
+use kubebridge_platform::{
+    Family, LocalHost, LookupError, leftovers, lookup_through_resolved, read_host_dns, recover,
+};
+
+use crate::failure::{Exit, Failure};
+
+/// The machine a session runs on.
+pub trait Os: Send + Sync {
+    /// What changes it.
+    type Host: Host + 'static;
+
+    /// Repairs what dead sessions left, and says what that was.
+    fn recover(&self) -> impl Future<Output = Result<Vec<String>, Failure>> + Send;
+
+    /// Takes the machine for one session.
+    ///
+    /// # Errors
+    ///
+    /// Another session has it, or this user may not.
+    fn take(&self, session: &SessionId) -> Result<Self::Host, Failure>;
+
+    /// Reads how the machine resolves names.
+    fn read_dns(&self) -> impl Future<Output = Result<HostDns, Failure>> + Send;
+
+    /// Resolves a name as programs on the machine do, and says what came of it.
+    fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
+
+    /// Returns the folder for sockets and locks.
+    fn runtime(&self) -> &Path;
+}
+
+/// This machine.
+#[derive(Clone, Debug, Default)]
+pub struct ThisMachine {
+    sys: Sys,
+}
+
+impl ThisMachine {
+    /// Lists what dead sessions left, without repairing it.
+    ///
+    /// # Errors
+    ///
+    /// The journals cannot be read.
+    pub async fn leftovers(&self) -> Result<Vec<String>, Failure> {
+        let found = leftovers(&self.sys).await.map_err(host_failure)?;
+        let words = found.iter().map(|left| {
+            format!(
+                "session {} (pid {}): {}",
+                left.session,
+                left.pid,
+                left.changes.join(", ")
+            )
+        });
+        Ok(words.collect())
+    }
+}
+
+impl Os for ThisMachine {
+    type Host = LocalHost;
+
+    async fn recover(&self) -> Result<Vec<String>, Failure> {
+        let repaired = recover(&self.sys)
+            .await
+            .map_err(|error| host_failure(error).context("repairing what a dead session left"))?;
+        let words = repaired
+            .iter()
+            .map(|one| format!("session {}: {}", one.session, one.changes.join(", ")));
+        Ok(words.collect())
+    }
+
+    fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Failure::message(
+                Exit::Privilege,
+                "only root may change this machine's DNS and hosts file",
+            )
+            .with_hint("sudo kubebridge connect …"));
+        }
+        LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)
+    }
+
+    async fn read_dns(&self) -> Result<HostDns, Failure> {
+        let read = read_host_dns(&self.sys).await;
+        read.map_err(|error| os_failure("reading the system's DNS", error))
+    }
+
+    async fn resolve(&self, name: &str) -> Result<String, Failure> {
+        match lookup_through_resolved(&self.sys, name, Family::V4).await {
+            Ok(addresses) => {
+                let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                Ok(texts.join(", "))
+            }
+            Err(error @ (LookupError::NotFound(_) | LookupError::NoData(_))) => {
+                Ok(error.to_string())
+            }
+            Err(error @ LookupError::Failed { .. }) => Err(os_failure("systemd-resolved", error)
+                .with_hint("resolvectl status shows what it uses")),
+        }
+    }
+
+    fn runtime(&self) -> &Path {
+        &self.sys.runtime_dir
+    }
+}
+
+/// Returns where the sessions of this machine have their sockets.
+#[must_use]
+pub fn runtime() -> PathBuf {
+    Sys::default().runtime_dir
+}
+
+/// Gives an error of the host its exit code and what helps.
+#[must_use]
+pub fn host_failure(error: HostError) -> Failure {
+    let busy = match &error {
+        HostError::Busy { .. } => true,
+        HostError::Intent(_)
+        | HostError::Files(_)
+        | HostError::Journal(_)
+        | HostError::Link(_)
+        | HostError::Dns(_)
+        | HostError::Hosts(_)
+        | HostError::NoLink
+        | HostError::Worker
+        | HostError::Ended => false,
+    };
+    if busy {
+        return Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect");
+    }
+    Failure::new(Exit::HostOs, error)
+}
+
+fn os_failure(
+    doing: &'static str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Failure {
+    Failure::new(Exit::HostOs, error).context(doing)
+}

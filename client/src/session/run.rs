@@ -1,0 +1,232 @@
+//! Carries a session's effects out and turns what comes of them into events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubebridge_platform::sys::SessionId;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::os::Os;
+use super::parts::Parts;
+use super::{Effect, Ending, Event, State, Step, Stop, Undo, handle};
+use crate::cli::Output;
+use crate::connect::Config;
+use crate::failure::{Exit, Failure};
+use crate::output::print_line;
+use crate::progress::Reporter;
+use crate::status::board::{Board, Identity, Phase};
+use crate::status::document;
+
+/// How long the resolver answers on after the machine is restored: runtimes re-read their DNS
+/// settings every 5 s, and shall not meet a dead address meanwhile.
+const LINGER: Duration = Duration::from_secs(6);
+
+/// Runs a session from its first step to its end.
+///
+/// # Errors
+///
+/// It could not be connected, a part broke, or not everything could be undone.
+pub async fn run<O: Os>(
+    os: &O,
+    config: Config,
+    reporter: Arc<Reporter>,
+    stop_sender: mpsc::Sender<Stop>,
+    stops: mpsc::Receiver<Stop>,
+) -> Result<(), Failure> {
+    let id = SessionId::random();
+    let board = Arc::new(Board::new(Identity {
+        session: id.to_string(),
+        manager: config.manager.to_string(),
+        namespaces: config.namespaces.clone(),
+    }));
+    let mut runner = Runner {
+        output: config.output,
+        parts: Parts::new(
+            os,
+            id,
+            config,
+            Arc::clone(&board),
+            Arc::clone(&reporter),
+            stop_sender,
+        ),
+        reporter,
+        board,
+        stops,
+        state: State::Ready,
+        failure: None,
+        troubles: Vec::new(),
+    };
+    let ending = runner.until_end().await;
+    runner.finish(ending).await
+}
+
+struct Runner<'os, O: Os> {
+    output: Output,
+    parts: Parts<'os, O>,
+    reporter: Arc<Reporter>,
+    board: Arc<Board>,
+    stops: mpsc::Receiver<Stop>,
+    state: State,
+    /// Why connecting failed.
+    failure: Option<Failure>,
+    /// What could not be undone.
+    troubles: Vec<String>,
+}
+
+impl<O: Os> Runner<'_, O> {
+    async fn until_end(&mut self) -> Ending {
+        let mut event = Event::Start;
+        loop {
+            let effect = self.take(event);
+            event = match effect {
+                Some(Effect::Run(step)) => self.run_step(step).await,
+                Some(Effect::Undo(undo)) => {
+                    self.undo(undo).await;
+                    Event::Undone
+                }
+                Some(Effect::Announce) => {
+                    self.announce();
+                    self.next_event().await
+                }
+                Some(Effect::RefreshHosts) => {
+                    self.parts.refresh_hosts().await;
+                    self.next_event().await
+                }
+                Some(Effect::End(ending)) => return ending,
+                // The two are answered where the work they cut short is waited for.
+                Some(Effect::Interrupt | Effect::CutLinger) | None => self.next_event().await,
+            };
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Option<Effect> {
+        let (state, effect) = handle(self.state, event);
+        self.state = state;
+        self.board.set_phase(Phase::Running(state));
+        effect
+    }
+
+    async fn run_step(&mut self, step: Step) -> Event {
+        let start = Instant::now();
+        let work = self.parts.step(step);
+        tokio::pin!(work);
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut work => break outcome,
+                Some(stop) = self.stops.recv() => {
+                    let (state, effect) = handle(self.state, Event::Stop(stop));
+                    self.state = state;
+                    if effect == Some(Effect::Interrupt) {
+                        return Event::Failed;
+                    }
+                }
+            }
+        };
+        let took = start.elapsed();
+        match outcome {
+            Ok(detail) => {
+                self.reporter.step(step.label(), &detail, took);
+                self.board.note(|facts| facts.note_step(step, detail, took));
+                Event::Done
+            }
+            Err(failure) => {
+                self.failure = Some(failure.context(step.label()));
+                Event::Failed
+            }
+        }
+    }
+
+    async fn undo(&mut self, undo: Undo) {
+        let start = Instant::now();
+        let outcome = match undo {
+            Undo::Linger => self.linger().await,
+            Undo::RestoreHost => self.parts.restore_host().await,
+            Undo::RemoveLink => self.parts.remove_link().await,
+            Undo::CloseSession => self.parts.close_session().await,
+        };
+        match outcome {
+            Ok(detail) => {
+                if undo == Undo::RemoveLink {
+                    // The host has taken everything back, also what failed before.
+                    self.troubles.clear();
+                }
+                self.reporter.step(undo.label(), &detail, start.elapsed());
+            }
+            Err(failure) => {
+                let trouble = format!("{}: {:#}", undo.label(), failure.error);
+                tracing::error!(%trouble, "not undone");
+                self.troubles.push(trouble);
+            }
+        }
+    }
+
+    async fn linger(&mut self) -> Result<String, Failure> {
+        let end = sleep(LINGER);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => return Ok(format!("{} s", LINGER.as_secs())),
+                Some(stop) = self.stops.recv() => {
+                    let (state, effect) = handle(self.state, Event::Stop(stop));
+                    self.state = state;
+                    if effect == Some(Effect::CutLinger) {
+                        return Ok("cut short".to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for something to happen to a session that is connected.
+    async fn next_event(&mut self) -> Event {
+        tokio::select! {
+            stop = self.stops.recv() => Event::Stop(stop.unwrap_or(Stop::Broken)),
+            event = self.parts.next_event() => event,
+        }
+    }
+
+    fn announce(&self) {
+        if self.output == Output::Json {
+            print_line(&document(&[self.board.status()], None));
+        }
+        self.reporter.connected();
+        tracing::info!("connected");
+    }
+
+    async fn finish(mut self, ending: Ending) -> Result<(), Failure> {
+        if let Err(failure) = self.parts.release().await {
+            self.troubles.push(format!("release: {:#}", failure.error));
+        }
+        let trouble = (!self.troubles.is_empty()).then(|| self.troubles.join("; "));
+        self.board.set_phase(Phase::Over(trouble.clone()));
+        self.parts.close_control_socket().await;
+        if let Some(trouble) = trouble {
+            return Err(Failure::message(
+                Exit::HostOs,
+                format!("not everything could be undone: {trouble}"),
+            )
+            .with_hint("kubebridge disconnect tries again"));
+        }
+        match (ending, self.failure) {
+            (Ending::Failed(_), Some(failure)) => Err(failure),
+            (Ending::Failed(step), None) => Err(Failure::message(
+                Exit::Other,
+                format!("{} failed", step.label()),
+            )),
+            (Ending::Interrupted(_), _) => Err(Failure::message(
+                Exit::Other,
+                "interrupted while connecting; everything is undone",
+            )),
+            (Ending::Closed(Stop::Broken), _) => Err(Failure::message(
+                Exit::Other,
+                "a part of the session ended; everything is undone",
+            )
+            .with_hint("kubebridge connect -v … shows why")),
+            (Ending::Closed(Stop::Signal | Stop::Disconnect), _) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! Whole sessions on a machine that only writes down what is done to it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kubebridge_dns::test_util::{Answer, LoopbackServer};
+use kubebridge_platform::host::HostDnsMode;
+use kubebridge_platform::intent::Intent;
+use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::cli::{DnsChoice, HostsForm, Progress};
+use crate::probe::{Finding, ask};
+use crate::status::client::sessions;
+use crate::test_util::cluster_ip;
+use crate::test_util::fake_manager::{FakeManager, Script};
+use crate::test_util::fake_os::{Deed, FakeOs};
+
+/// A session of a fake machine with a fake manager, and an original server that answers `outside`.
+struct World {
+    os: Arc<FakeOs>,
+    script: Arc<Script>,
+    _manager: FakeManager,
+    originals: LoopbackServer,
+    config: Config,
+    stop: mpsc::Sender<Stop>,
+    stops: Option<mpsc::Receiver<Stop>>,
+}
+
+/// The cluster answers every question with one address.
+fn cluster_answer(query: &[u8]) -> Vec<u8> {
+    Answer::address("kubernetes.default.svc.cluster.local", [10, 96, 0, 1]).reply_to(query)
+}
+
+impl World {
+    async fn new(change: impl FnOnce(&mut FakeOs, &mut Config)) -> Self {
+        let script = Script::new(|query| Some(cluster_answer(query)));
+        let manager = FakeManager::start(&script).await;
+        let originals = LoopbackServer::saying(Answer::nxdomain(".")).await;
+        let mut os = FakeOs::new(vec![originals.address()]);
+        let mut config = Config {
+            manager: manager.address,
+            namespaces: vec!["default".to_owned()],
+            domains: Vec::new(),
+            dns: DnsChoice::Auto,
+            hosts: HostsForm::Namespaced,
+            probe: None,
+            tun_cidr: None,
+            output: Output::Text,
+        };
+        change(&mut os, &mut config);
+        let (stop, stops) = mpsc::channel(4);
+        Self {
+            os: Arc::new(os),
+            script,
+            _manager: manager,
+            originals,
+            config,
+            stop,
+            stops: Some(stops),
+        }
+    }
+
+    /// Starts the session and sends it a complete namespace with `authors`.
+    async fn start(&mut self) -> JoinHandle<Result<(), Failure>> {
+        let task = self.start_without_routes();
+        self.script.subscribed(1).await;
+        let namespace = "default".to_owned();
+        let state = NamespaceState::Synced;
+        self.script
+            .send(RouteUpdate::State { namespace, state })
+            .await;
+        self.script.send(page(1, &[("authors", "10.96.0.7")])).await;
+        task
+    }
+
+    fn start_without_routes(&mut self) -> JoinHandle<Result<(), Failure>> {
+        let os = Arc::clone(&self.os);
+        let (config, sender) = (self.config.clone(), self.stop.clone());
+        let stops = self.stops.take().unwrap();
+        let reporter = Arc::new(Reporter::new(Progress::Quiet, Box::new(std::io::sink())));
+        tokio::spawn(async move { run(&*os, config, reporter, sender, stops).await })
+    }
+
+    /// Waits for a state, asked over the control socket as `kubebridge status` does.
+    async fn until_state(&self, wanted: &str) {
+        let mut intent = self.os.intent();
+        loop {
+            for session in sessions(self.os.runtime.path()).await.unwrap() {
+                if session
+                    .status()
+                    .await
+                    .is_ok_and(|status| status.state == wanted)
+                {
+                    return;
+                }
+            }
+            // Something the session does to the machine, or a moment of the others' work.
+            let _ = tokio::time::timeout(Duration::from_millis(20), intent.changed()).await;
+        }
+    }
+
+    async fn ask(&self, name: &str) -> Finding {
+        let resolver: SocketAddr = self.os.resolver().borrow().unwrap();
+        let rtype = kubebridge_dns::name::RecordType::A;
+        ask(
+            resolver,
+            &name.parse().unwrap(),
+            rtype,
+            Duration::from_secs(5),
+        )
+        .await
+        .unwrap()
+    }
+}
+
+fn page(revision: u64, services: &[(&str, &str)]) -> RouteUpdate {
+    RouteUpdate::Page {
+        namespace: "default".to_owned(),
+        revision,
+        routes: services
+            .iter()
+            .map(|(name, address)| cluster_ip("default", name, address))
+            .collect(),
+        last: true,
+    }
+}
+
+fn hosts(intent: &Intent) -> Vec<String> {
+    intent
+        .hosts
+        .iter()
+        .map(|line| format!("{} {}", line.address, line.names.join(" ")))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_session_points_the_machine_at_its_resolver_and_takes_it_back() {
+    let mut world =
+        World::new(|_, config| config.probe = Some("www.example.com".parse().unwrap())).await;
+
+    let session = world.start().await;
+    world.until_state("connected").await;
+    let intent = world.os.intent().borrow().clone();
+    assert_eq!(hosts(&intent), ["10.96.0.7 authors authors.default"]);
+    assert_eq!(intent.dns.unwrap().namespaces, ["default"]);
+    assert_eq!(
+        world.ask("authors.default").await,
+        Finding::Addresses(vec![[10, 96, 0, 1].into()])
+    );
+    assert_eq!(world.ask("www.example.com").await, Finding::NoSuchName);
+
+    world.stop.send(Stop::Signal).await.unwrap();
+    world.until_state("ending").await;
+    world.stop.send(Stop::Signal).await.unwrap();
+    session.await.unwrap().unwrap();
+
+    let deeds = world.os.deeds();
+    assert_eq!(deeds[..2], [Deed::Recovered, Deed::Opened]);
+    assert!(
+        matches!(&deeds[2], Deed::Applied(intent) if intent.dns.is_some() && intent.hosts.is_empty())
+    );
+    assert!(
+        matches!(&deeds[3], Deed::Applied(intent) if intent.dns.is_some() && !intent.hosts.is_empty())
+    );
+    assert_eq!(
+        deeds[4..],
+        [
+            Deed::Resolved,
+            Deed::Applied(Intent::default()),
+            Deed::Undone
+        ]
+    );
+    assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_changed_and_a_deleted_service_show_in_the_hosts_lines() {
+    let mut world = World::new(|_, _| {}).await;
+    let session = world.start().await;
+    world.until_state("connected").await;
+    let mut intent = world.os.intent();
+
+    world
+        .script
+        .send(page(2, &[("authors", "10.96.0.8"), ("books", "10.96.0.9")]))
+        .await;
+    let both = [
+        "10.96.0.8 authors authors.default",
+        "10.96.0.9 books books.default",
+    ];
+    intent
+        .wait_for(|intent| hosts(intent) == both)
+        .await
+        .unwrap();
+
+    world.script.send(page(3, &[("books", "10.96.0.9")])).await;
+    intent
+        .wait_for(|intent| hosts(intent) == both[1..])
+        .await
+        .unwrap();
+
+    session.abort();
+}
+
+#[tokio::test]
+async fn a_name_that_resolved_before_is_left_alone_and_listed() {
+    let mut world = World::new(|os, _| os.search = vec!["lan".to_owned()]).await;
+    drop(std::mem::replace(
+        &mut world.originals,
+        LoopbackServer::saying(Answer::nxdomain(".")).await,
+    ));
+    let known = LoopbackServer::saying(Answer::address("authors.lan", [192, 0, 2, 7])).await;
+    Arc::get_mut(&mut world.os).unwrap().servers = vec![known.address()];
+
+    let session = world.start().await;
+    world.until_state("connected").await;
+
+    assert_eq!(hosts(&world.os.intent().borrow()), Vec::<String>::new());
+    let status = sessions(world.os.runtime.path())
+        .await
+        .unwrap()
+        .remove(0)
+        .status()
+        .await
+        .unwrap();
+    let names: Vec<_> = status
+        .hosts
+        .conflicts
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert!(names.contains(&"authors"), "{names:?}");
+    session.abort();
+}
+
+#[tokio::test]
+async fn a_failing_step_undoes_what_was_done_and_says_which() {
+    let applied = Deed::Applied(Intent::default());
+    let table: [(&str, &str, Vec<Deed>); 5] = [
+        ("take", "recover", vec![]),
+        ("recover", "recover", vec![Deed::Recovered, Deed::Undone]),
+        ("read dns", "read DNS", vec![Deed::Recovered, Deed::Undone]),
+        (
+            "open",
+            "link",
+            vec![Deed::Recovered, Deed::Opened, Deed::Undone],
+        ),
+        (
+            "resolve",
+            "verify",
+            vec![Deed::Resolved, applied, Deed::Undone],
+        ),
+    ];
+    for (failing, step, wanted) in table {
+        let mut world = World::new(|os, config| {
+            os.failing = Some(failing);
+            config.hosts = HostsForm::Off;
+        })
+        .await;
+        let task = match failing {
+            "take" | "recover" | "read dns" => world.start_without_routes(),
+            _ => world.start().await,
+        };
+
+        let failure = task.await.unwrap().unwrap_err();
+
+        assert!(
+            failure.to_string().starts_with(&format!("{step}: ")),
+            "{failure}"
+        );
+        let deeds = world.os.deeds();
+        assert!(deeds.ends_with(&wanted), "{failing}: {deeds:?}");
+        assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn without_split_dns_there_are_hosts_lines_only() {
+    let mut world = World::new(|os, _| os.mode = HostDnsMode::Plain).await;
+
+    let session = world.start().await;
+    world.until_state("connected").await;
+
+    let intent = world.os.intent().borrow().clone();
+    assert_eq!(intent.dns, None);
+    assert_eq!(hosts(&intent).len(), 1);
+    session.abort();
+}
+
+#[tokio::test]
+async fn resolved_is_an_error_where_it_was_demanded_and_is_not_there() {
+    let mut world = World::new(|os, config| {
+        os.mode = HostDnsMode::Bypassed;
+        config.dns = DnsChoice::Resolved;
+    })
+    .await;
+
+    let failure = world.start_without_routes().await.unwrap().unwrap_err();
+
+    assert_eq!(failure.exit, Exit::HostOs);
+    assert!(failure.hint.is_some());
+}
+
+#[tokio::test]
+async fn a_signal_while_connecting_undoes_everything() {
+    let mut world = World::new(|_, _| {}).await;
+    // No routes: the session waits for them when the signal comes.
+    let task = world.start_without_routes();
+    world.script.subscribed(1).await;
+
+    world.stop.send(Stop::Signal).await.unwrap();
+    let failure = task.await.unwrap().unwrap_err();
+
+    assert!(failure.to_string().starts_with("interrupted"), "{failure}");
+    assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
+}
+
+#[tokio::test]
+async fn disconnect_returns_when_everything_is_undone() {
+    let mut world = World::new(|_, config| config.hosts = HostsForm::Off).await;
+    let task = world.start().await;
+    world.until_state("connected").await;
+    let session = sessions(world.os.runtime.path()).await.unwrap().remove(0);
+    let cut = world.stop.clone();
+
+    let mut seen = Vec::new();
+    session
+        .disconnect(|progress| {
+            if progress == Undo::Linger.label() {
+                cut.try_send(Stop::Signal).unwrap();
+            }
+            seen.push(progress.to_owned());
+        })
+        .await
+        .unwrap();
+
+    assert_eq!(world.os.deeds().last(), Some(&Deed::Undone));
+    assert!(seen.contains(&Undo::Linger.label().to_owned()), "{seen:?}");
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_unreachable_manager_exits_69_and_leaves_nothing() {
+    let mut world = World::new(|_, config| config.manager = "127.0.0.1:1".parse().unwrap()).await;
+
+    let failure = world.start_without_routes().await.unwrap().unwrap_err();
+
+    assert_eq!(failure.exit, Exit::Unreachable);
+    assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
+}

@@ -1,0 +1,79 @@
+//! Reaching the manager and opening a session with it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::missing;
+use crate::control::{self, Control};
+use crate::failure::{Exit, Failure};
+use crate::routes::RouteTable;
+use crate::session::Health;
+use crate::session::os::Os;
+use crate::session::parts::{Cluster, Parts};
+
+/// How long the first snapshot of the routes may take; afterwards they come when they come.
+const ROUTES_WAIT: Duration = Duration::from_secs(2);
+
+pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let manager = parts.config.manager;
+    let channel = control::dial(manager)
+        .await
+        .map_err(|error| unreachable(manager, error))?;
+    parts.channel = Some(channel);
+    Ok(manager.to_string())
+}
+
+pub(in crate::session) async fn open_session<O: Os>(
+    parts: &mut Parts<'_, O>,
+) -> Result<String, Failure> {
+    let manager = parts.config.manager;
+    let channel = parts.channel.clone().ok_or_else(|| missing("channel"))?;
+    let request = parts.request();
+    let session = control::open_session(channel.clone(), &request)
+        .await
+        .map_err(|status| {
+            unreachable(
+                manager,
+                anyhow::anyhow!("{}: {}", status.code(), status.message()),
+            )
+        })?;
+    let control = Control::start(manager, channel, request, session.clone());
+    let mut routes = control.routes();
+    let settled = routes.wait_for(RouteTable::is_settled);
+    if timeout(ROUTES_WAIT, settled).await.is_err() {
+        parts
+            .reporter
+            .warn("the manager has not sent its services yet; they follow when they come");
+    }
+    let services: usize = routes
+        .borrow()
+        .namespaces()
+        .map(|(_, routes)| routes.len())
+        .sum();
+    parts.board.note(|facts| {
+        facts.manager_version = Some(session.manager_version.clone());
+        facts.cluster_domain = Some(session.cluster_domain.clone());
+        facts.tunnel = Some(control.tunnel());
+        facts.routes = Some(control.routes());
+    });
+    let detail = format!(
+        "cluster domain {}, namespaces {}, {services} services",
+        session.cluster_domain,
+        parts.config.namespaces.join(" ")
+    );
+    parts.cluster = Some(Cluster {
+        tunnel: control.tunnel(),
+        health: Health::Good,
+        control,
+        session,
+    });
+    Ok(detail)
+}
+
+fn unreachable(manager: SocketAddr, error: anyhow::Error) -> Failure {
+    Failure::new(Exit::Unreachable, error)
+        .context(format!("traffic-manager at {manager}"))
+        .with_hint("is the port-forward running? kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080")
+}

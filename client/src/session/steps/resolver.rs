@@ -1,0 +1,138 @@
+//! The link, the resolver on it, and whether it resolves.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubebridge_dns::name::{Name, RecordType, ResponseCode};
+use kubebridge_platform::host::{Host, Link, LinkSpec};
+use kubebridge_platform::tun::Tun;
+use tokio::net::{TcpListener, UdpSocket};
+
+use super::missing;
+use crate::apply::{dns_plan, networks};
+use crate::failure::{Exit, Failure};
+use crate::local_dns::{LocalDns, Serving};
+use crate::probe::{self, Finding};
+use crate::session::os::{Os, host_failure};
+use crate::session::parts::{LinkUp, Parts};
+use crate::zones::{ZoneNames, Zones};
+
+/// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
+const MTU: u16 = 16_000;
+/// How long one probe may take: the resolver gives up on the cluster after 2 s.
+const PROBE_TIME: Duration = Duration::from_secs(5);
+
+pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let spec = LinkSpec {
+        cidr: parts.config.tun_cidr,
+        avoid: networks(&cluster.session),
+        mtu: MTU,
+    };
+    let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
+    let link = host.open(&spec).await.map_err(|error| {
+        host_failure(error).with_hint("--tun-cidr takes the link's network from elsewhere")
+    })?;
+    let words = format!("{} {}/{}", link.name, link.address, link.prefix);
+    parts.board.note(|facts| {
+        facts.dns.link = Some(words.clone());
+        facts.dns.resolver = Some(link.resolver.to_string());
+    });
+    parts.link = Some(LinkUp {
+        name: link.name.clone(),
+        resolver: link.resolver,
+        socket: link.udp.local_addr()?,
+        rest: Some(link),
+        device: None,
+    });
+    Ok(words)
+}
+
+pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
+    let resolver = IpAddr::from(link.resolver);
+    let plan = dns_plan(
+        &cluster.session,
+        &parts.config.namespaces,
+        &parts.config.domains,
+        resolver,
+    );
+    let zones = Zones::new(&ZoneNames {
+        cluster_domain: cluster.session.cluster_domain.clone(),
+        namespaces: parts.config.namespaces.clone(),
+        domains: parts.config.domains.clone(),
+        reverse: plan.intent.reverse,
+    })?;
+    let local = LocalDns {
+        zones,
+        routes: cluster.control.routes(),
+        exchange: cluster.control.exchange(),
+        originals: Arc::clone(&found.originals),
+    };
+    let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
+    let (udp, tcp, device) = take_sockets(taken)?;
+    link.device = Some(device);
+    parts.serving = Some(Serving::start(local, udp, tcp));
+    Ok(format!("{} by UDP and TCP", link.socket))
+}
+
+fn take_sockets(link: Link) -> Result<(UdpSocket, TcpListener, Tun), Failure> {
+    let udp = UdpSocket::from_std(link.udp)?;
+    let tcp = TcpListener::from_std(link.tcp)?;
+    Ok((udp, tcp, link.tun))
+}
+
+pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    let link = parts.link.as_ref().ok_or_else(|| missing("link"))?;
+    let resolver = link.socket;
+    let name = probe_name(&cluster.session.cluster_domain)?;
+    let inside = probe::ask(resolver, &name, RecordType::A, PROBE_TIME)
+        .await
+        .map_err(|error| Failure::new(Exit::Unreachable, error).context(name.to_string()))?;
+    if !is_conclusive(&inside) {
+        return Err(
+            Failure::message(Exit::Unreachable, format!("{name}: {inside}"))
+                .with_hint("the manager's log tells why it cannot resolve"),
+        );
+    }
+    let Some(outside) = &parts.config.probe else {
+        return Ok(format!(
+            "{name} {inside}; outside skipped (no --probe NAME)"
+        ));
+    };
+    let before = found.originals.find(outside, RecordType::A).await;
+    let before = before
+        .map_err(|error| Failure::new(Exit::HostOs, error).context(format!("{outside} before")))?;
+    let after = probe::ask(resolver, outside, RecordType::A, PROBE_TIME)
+        .await
+        .map_err(|error| Failure::new(Exit::HostOs, error).context(outside.to_string()))?;
+    if !before.is_like(&after) {
+        return Err(Failure::message(
+            Exit::HostOs,
+            format!("{outside} was {before} before, and is {after} by the session's resolver"),
+        )
+        .with_hint("another --probe NAME, or none"));
+    }
+    Ok(format!("{name} {inside}; {outside} {after}, as before"))
+}
+
+/// Whether an answer proves that the cluster was asked. A refusal does: the session may have no
+/// right to the probed namespace.
+fn is_conclusive(finding: &Finding) -> bool {
+    match finding {
+        Finding::Addresses(_) | Finding::NoData | Finding::NoSuchName => true,
+        Finding::Failed(code) => *code == ResponseCode::REFUSED,
+    }
+}
+
+/// The name every cluster has.
+pub(super) fn probe_name(cluster_domain: &str) -> Result<Name, Failure> {
+    let text = format!("kubernetes.default.svc.{cluster_domain}");
+    text.parse()
+        .map_err(|error| Failure::message(Exit::Other, format!("{text}: {error}")))
+}

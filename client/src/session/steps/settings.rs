@@ -1,0 +1,105 @@
+//! Pointing the machine at the resolver, and whether programs then resolve.
+
+use std::sync::Arc;
+
+use kubebridge_platform::intent::Intent;
+
+use super::resolver::probe_name;
+use super::{missing, summary};
+use crate::apply::{HostsPolicy, dns_plan};
+use crate::before::Lookback;
+use crate::cli::HostsForm;
+use crate::failure::{Exit, Failure};
+use crate::session::hosts::HostsKeeper;
+use crate::session::os::Os;
+use crate::session::parts::Parts;
+
+pub(in crate::session) async fn point_os<O: Os>(
+    parts: &mut Parts<'_, O>,
+) -> Result<String, Failure> {
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    let link = parts.link.as_ref().ok_or_else(|| missing("link"))?;
+    if !found.points_os {
+        return Ok("not changed".to_owned());
+    }
+    let plan = dns_plan(
+        &cluster.session,
+        &parts.config.namespaces,
+        &parts.config.domains,
+        link.resolver.into(),
+    );
+    for network in &plan.without_reverse {
+        parts.warn_once(format!(
+            "{network} has too many reverse zones: its addresses have no names"
+        ));
+    }
+    let domains: Vec<String> = [
+        &plan.intent.routes,
+        &plan.intent.namespaces,
+        &plan.intent.reverse,
+    ]
+    .into_iter()
+    .flatten()
+    .cloned()
+    .collect();
+    parts.intent = Intent::new(Some(plan.intent), Vec::new())
+        .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
+    let changes = parts.apply().await?;
+    parts.board.note(|facts| {
+        facts.dns.applied = true;
+        facts.dns.domains = domains;
+    });
+    Ok(summary(&changes, "already so"))
+}
+
+pub(in crate::session) async fn hosts<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let form = parts.config.hosts;
+    parts
+        .board
+        .note(|facts| form_words(form).clone_into(&mut facts.hosts.form));
+    if form == HostsForm::Off {
+        return Ok("off".to_owned());
+    }
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    let policy = HostsPolicy {
+        form,
+        namespace: parts.config.namespaces.first().cloned().unwrap_or_default(),
+        cluster_domain: cluster.session.cluster_domain.clone(),
+    };
+    let routes = cluster.control.routes();
+    let lookback = Lookback::start(Arc::clone(&found.originals), policy.clone(), routes.clone());
+    let mut keeper = HostsKeeper::new(policy, routes, lookback);
+    keeper.first_look().await;
+    parts.hosts = Some(keeper);
+    match parts.write_hosts().await {
+        Ok(lines) => Ok(format!("{lines} lines")),
+        // A hosts file that cannot be written is tried again; names resolve by DNS meanwhile.
+        Err(failure) if parts.intent.dns.is_some() => {
+            parts.warn_once(format!("no hosts lines: {:#}", failure.error));
+            Ok("not written".to_owned())
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+pub(in crate::session) async fn verify<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    if !found.points_os {
+        return Ok("skipped (system DNS not changed)".to_owned());
+    }
+    let name = probe_name(&cluster.session.cluster_domain)?.to_string();
+    let outcome = parts.os.resolve(&name).await?;
+    Ok(format!("{name} {outcome}"))
+}
+
+fn form_words(form: HostsForm) -> &'static str {
+    match form {
+        HostsForm::Off => "off",
+        HostsForm::Short => "short",
+        HostsForm::Namespaced => "namespaced",
+        HostsForm::Fqdn => "fqdn",
+    }
+}

@@ -1,0 +1,223 @@
+//! The control socket of a session: answers `status`, `routes` and `disconnect` on this machine.
+//!
+//! A unix socket of mode 0600 in a folder of mode 0700; the peer must be the session's own user,
+//! or root. It takes no arguments that could do more than end the session.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::board::{Board, Phase};
+use super::{Reply, Request};
+use crate::session::{State, Stop};
+
+/// The socket's name in the session's folder.
+pub(super) const SOCKET: &str = "control.sock";
+/// The longest request; the longest known has 20 octets.
+const REQUEST_BYTES: u64 = 4096;
+/// Clients at once: a handful of terminals and a status bar.
+const CLIENTS: usize = 16;
+/// How long a client may take to ask.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the last words may take to be read.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Returns where the sessions of this machine have their folders.
+#[must_use]
+pub fn sessions_folder(runtime: &Path) -> PathBuf {
+    runtime.join("sessions")
+}
+
+/// Removes the folders of sessions whose process is gone: nobody listens on their sockets.
+pub fn remove_dead(runtime: &Path) {
+    let Ok(entries) = fs::read_dir(sessions_folder(runtime)) else {
+        return;
+    };
+    for folder in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let listening = std::os::unix::net::UnixStream::connect(folder.join(SOCKET));
+        // A session that is just starting has a folder and no socket yet.
+        if listening.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            remove_folder(&folder);
+        }
+    }
+}
+
+fn remove_folder(folder: &Path) {
+    for gone in [fs::remove_file(folder.join(SOCKET)), fs::remove_dir(folder)] {
+        if let Err(error) = gone
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "control socket left behind");
+        }
+    }
+}
+
+/// A control socket that is served.
+#[derive(Debug)]
+pub struct Server {
+    folder: PathBuf,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Creates the session's folder and socket and starts serving.
+    ///
+    /// # Errors
+    ///
+    /// The folder or the socket cannot be made.
+    pub fn start(
+        runtime: &Path,
+        session: &str,
+        board: Arc<Board>,
+        stops: mpsc::Sender<Stop>,
+    ) -> io::Result<Self> {
+        let sessions = sessions_folder(runtime);
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(&sessions)?;
+        let folder = sessions.join(session);
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        let path = folder.join(SOCKET);
+        // Nobody but us can be in the folder between the two calls.
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let shutdown = CancellationToken::new();
+        let serving = serve(listener, board, stops, shutdown.clone());
+        Ok(Self {
+            folder,
+            shutdown,
+            task: tokio::spawn(serving.instrument(tracing::info_span!("control_socket"))),
+        })
+    }
+
+    /// Removes the socket, so that the session is no longer found.
+    pub fn hide(&self) {
+        remove_folder(&self.folder);
+    }
+
+    /// Lets the clients that wait for the end hear of it, and ends.
+    pub async fn stop(mut self) {
+        self.shutdown.cancel();
+        if timeout(FAREWELL, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}
+
+/// A last resort: [`Server::hide`] and [`Server::stop`] are the plan.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.hide();
+    }
+}
+
+async fn serve(
+    listener: UnixListener,
+    board: Arc<Board>,
+    stops: mpsc::Sender<Stop>,
+    shutdown: CancellationToken,
+) {
+    let room = Arc::new(Semaphore::new(CLIENTS));
+    let mut clients = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            () = shutdown.cancelled() => break,
+            Some(_) = clients.join_next() => continue,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "control socket refused a client");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+            continue;
+        };
+        let (board, stops) = (Arc::clone(&board), stops.clone());
+        clients.spawn(async move {
+            if let Err(error) = attend(stream, &board, &stops).await {
+                tracing::debug!(%error, "control client gone");
+            }
+            drop(place);
+        });
+    }
+    // Those who wait for the end are told it now; nobody else has long to wait.
+    while clients.join_next().await.is_some() {}
+}
+
+async fn attend(
+    mut stream: UnixStream,
+    board: &Board,
+    stops: &mpsc::Sender<Stop>,
+) -> io::Result<()> {
+    let peer = stream.peer_cred()?.uid();
+    if peer != 0 && peer != rustix::process::geteuid().as_raw() {
+        return send(
+            &mut stream,
+            &Reply::Refused("not the session's user".to_owned()),
+        )
+        .await;
+    }
+    let mut line = String::new();
+    let mut reader = BufReader::new((&mut stream).take(REQUEST_BYTES));
+    timeout(PATIENCE, reader.read_line(&mut line)).await??;
+    match serde_json::from_str(&line) {
+        Ok(Request::Status {}) => send(&mut stream, &Reply::Status(Box::new(board.status()))).await,
+        Ok(Request::Routes {}) => send(&mut stream, &Reply::Routes(board.routes())).await,
+        Ok(Request::Disconnect {}) => disconnect(&mut stream, board, stops).await,
+        Err(error) => {
+            send(
+                &mut stream,
+                &Reply::Refused(format!("unknown request: {error}")),
+            )
+            .await
+        }
+    }
+}
+
+/// Asks the session to end, and tells of each thing undone until all is.
+async fn disconnect(
+    stream: &mut UnixStream,
+    board: &Board,
+    stops: &mpsc::Sender<Stop>,
+) -> io::Result<()> {
+    let mut phase = board.phase();
+    // A session that is ending already reads no more of these.
+    let _ = stops.try_send(Stop::Disconnect);
+    loop {
+        let now = phase.borrow_and_update().clone();
+        match now {
+            Phase::Over(error) => return send(stream, &Reply::Ended(error)).await,
+            Phase::Running(State::Undoing(undo, _)) => {
+                send(stream, &Reply::Progress(undo.label().to_owned())).await?;
+            }
+            Phase::Running(
+                State::Ready | State::Connecting(..) | State::Connected(_) | State::Ended(_),
+            ) => {}
+        }
+        if phase.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    stream.write_all(&line).await
+}

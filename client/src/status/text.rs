@@ -1,0 +1,175 @@
+//! Status and routes for people.
+
+use std::fmt::Write;
+
+use super::{RoutesReport, StatusReport, TunnelReport};
+
+/// Shows how a session stands.
+#[must_use]
+pub fn status_text(report: &StatusReport) -> String {
+    let mut rows = vec![
+        (
+            "session",
+            format!("{} (pid {})", report.session, report.pid),
+        ),
+        ("state", state(report)),
+        ("manager", manager(report)),
+        ("namespaces", report.namespaces.join(", ")),
+    ];
+    rows.extend(
+        report
+            .cluster_domain
+            .clone()
+            .map(|domain| ("cluster domain", domain)),
+    );
+    rows.extend(
+        report
+            .tunnel
+            .as_ref()
+            .map(|found| ("tunnel", tunnel(found))),
+    );
+    rows.extend(dns_rows(report));
+    rows.push(("hosts", hosts(report)));
+    let conflicts = &report.hosts.conflicts;
+    rows.extend(
+        conflicts
+            .iter()
+            .map(|one| ("  left alone", format!("{}: {}", one.name, one.reason))),
+    );
+    rows.extend(report.hosts.error.clone().map(|error| ("  error", error)));
+    for namespace in &report.kubernetes {
+        let services = namespace.services;
+        rows.push((
+            "routes",
+            format!(
+                "{}: {}, {services} services",
+                namespace.namespace, namespace.state
+            ),
+        ));
+    }
+    let mut text = String::new();
+    for (label, value) in rows {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{label:<18}{value}");
+    }
+    text
+}
+
+fn state(report: &StatusReport) -> String {
+    let doing = report.doing.as_ref().map(|doing| format!(" ({doing})"));
+    format!(
+        "{}{}, for {} s",
+        report.state,
+        doing.unwrap_or_default(),
+        report.uptime_seconds
+    )
+}
+
+fn manager(report: &StatusReport) -> String {
+    let version = report
+        .manager_version
+        .as_ref()
+        .map(|version| format!(" (version {version})"));
+    format!("{}{}", report.manager, version.unwrap_or_default())
+}
+
+fn tunnel(tunnel: &TunnelReport) -> String {
+    if tunnel.up {
+        let age = tunnel.echo_age_millis.unwrap_or_default();
+        let trip = tunnel
+            .round_trip_micros
+            .map(|micros| format!(", round trip {} ms", micros as f64 / 1000.0));
+        format!("up, last echo {age} ms ago{}", trip.unwrap_or_default())
+    } else {
+        let since = tunnel.down_millis.unwrap_or_default() / 1000;
+        format!(
+            "down for {since} s: {}",
+            tunnel.reason.as_deref().unwrap_or("unknown")
+        )
+    }
+}
+
+fn dns_rows(report: &StatusReport) -> Vec<(&'static str, String)> {
+    let dns = &report.dns;
+    let applied = if dns.applied {
+        "points at the session"
+    } else {
+        "not changed"
+    };
+    let found = dns.found.as_deref().unwrap_or("unknown");
+    let mut rows = vec![("system DNS", format!("{found}, {applied}"))];
+    rows.extend(dns.link.clone().map(|link| ("link", link)));
+    rows.extend(dns.resolver.clone().map(|resolver| ("resolver", resolver)));
+    let lists = [
+        ("domains", &dns.domains),
+        ("original servers", &dns.originals),
+        ("shadowed outside", &dns.shadowed),
+    ];
+    let shown = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    rows.extend(shown.map(|(label, list)| (label, list.join(", "))));
+    rows.extend(
+        dns.warnings
+            .iter()
+            .map(|warning| ("  warning", warning.clone())),
+    );
+    rows
+}
+
+fn hosts(report: &StatusReport) -> String {
+    format!("{}, {} lines", report.hosts.form, report.hosts.lines)
+}
+
+/// Shows the Services of a session as a table.
+#[must_use]
+pub fn routes_text(report: &RoutesReport) -> String {
+    let head = ["NAMESPACE", "NAME", "TYPE", "ADDRESS", "PORTS"].map(str::to_owned);
+    let mut rows = vec![head];
+    for service in &report.services {
+        let address = match &service.external_name {
+            Some(target) => target.clone(),
+            None => service.cluster_ips.join(","),
+        };
+        rows.push([
+            service.namespace.clone(),
+            service.name.clone(),
+            service.kind.clone(),
+            dash(address),
+            dash(service.ports.join(",")),
+        ]);
+    }
+    let mut text = table(&rows);
+    for namespace in &report.namespaces {
+        if namespace.state != "synced" {
+            let _ = writeln!(text, "{}: {}", namespace.namespace, namespace.state);
+        }
+    }
+    text
+}
+
+fn dash(text: String) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
+}
+
+/// Lines cells up in columns.
+pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let mut widths = [0; COLUMNS];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<_> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}

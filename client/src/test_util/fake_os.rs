@@ -1,0 +1,183 @@
+//! A machine that only writes down what is done to it, with real sockets on loopback.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use kubebridge_platform::host::{
+    Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone,
+};
+use kubebridge_platform::intent::Intent;
+use kubebridge_platform::sys::SessionId;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::failure::{Exit, Failure};
+use crate::session::os::Os;
+
+/// What was done to the machine, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Deed {
+    Recovered,
+    Opened,
+    Applied(Intent),
+    Resolved,
+    Undone,
+}
+
+/// A machine of our own.
+#[derive(Debug)]
+pub(crate) struct FakeOs {
+    pub(crate) runtime: tempfile::TempDir,
+    pub(crate) mode: HostDnsMode,
+    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) search: Vec<String>,
+    pub(crate) failing: Option<&'static str>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    deeds: Mutex<Vec<Deed>>,
+    /// The resolver's address, and the intent in force.
+    resolver: watch::Sender<Option<SocketAddr>>,
+    intent: watch::Sender<Intent>,
+}
+
+impl FakeOs {
+    pub(crate) fn new(servers: Vec<SocketAddr>) -> Self {
+        Self {
+            runtime: tempfile::tempdir().unwrap(),
+            mode: HostDnsMode::Resolved(ResolvedVia::Nss),
+            servers,
+            search: Vec::new(),
+            failing: None,
+            shared: Arc::new(Shared {
+                deeds: Mutex::default(),
+                resolver: watch::Sender::new(None),
+                intent: watch::Sender::new(Intent::default()),
+            }),
+        }
+    }
+
+    pub(crate) fn deeds(&self) -> Vec<Deed> {
+        self.shared.deeds.lock().clone()
+    }
+
+    pub(crate) fn resolver(&self) -> watch::Receiver<Option<SocketAddr>> {
+        self.shared.resolver.subscribe()
+    }
+
+    pub(crate) fn intent(&self) -> watch::Receiver<Intent> {
+        self.shared.intent.subscribe()
+    }
+
+    fn outcome(&self, deed: &'static str) -> Result<(), Failure> {
+        if self.failing == Some(deed) {
+            return Err(Failure::message(Exit::HostOs, "refused by the test"));
+        }
+        Ok(())
+    }
+}
+
+impl Os for FakeOs {
+    type Host = FakeHost;
+
+    async fn recover(&self) -> Result<Vec<String>, Failure> {
+        self.shared.deeds.lock().push(Deed::Recovered);
+        self.outcome("recover").map(|()| Vec::new())
+    }
+
+    fn take(&self, _session: &SessionId) -> Result<FakeHost, Failure> {
+        self.outcome("take")?;
+        Ok(FakeHost {
+            shared: Arc::clone(&self.shared),
+            failing: self.failing,
+        })
+    }
+
+    async fn read_dns(&self) -> Result<HostDns, Failure> {
+        self.outcome("read dns")?;
+        Ok(HostDns {
+            mode: self.mode,
+            reasons: vec!["a fake".to_owned()],
+            servers: self.servers.clone(),
+            search: self.search.clone(),
+        })
+    }
+
+    async fn resolve(&self, _name: &str) -> Result<String, Failure> {
+        self.shared.deeds.lock().push(Deed::Resolved);
+        self.outcome("resolve").map(|()| "10.96.0.1".to_owned())
+    }
+
+    fn runtime(&self) -> &Path {
+        self.runtime.path()
+    }
+}
+
+/// What changes the machine.
+#[derive(Debug)]
+pub(crate) struct FakeHost {
+    shared: Arc<Shared>,
+    failing: Option<&'static str>,
+}
+
+impl FakeHost {
+    fn outcome(&self, deed: &'static str) -> Result<(), HostError> {
+        if self.failing == Some(deed) {
+            Err(HostError::Worker)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Host for FakeHost {
+    async fn open(&mut self, _spec: &LinkSpec) -> Result<Link, HostError> {
+        self.shared.deeds.lock().push(Deed::Opened);
+        self.outcome("open")?;
+        let (udp, tcp) = sockets();
+        self.shared
+            .resolver
+            .send_replace(Some(udp.local_addr().unwrap()));
+        let device = std::fs::File::open("/dev/null").unwrap();
+        Ok(Link {
+            name: "kb0".to_owned(),
+            index: 7,
+            address: Ipv4Addr::new(198, 19, 248, 1),
+            resolver: Ipv4Addr::new(198, 19, 248, 2),
+            prefix: 30,
+            tun: OwnedFd::from(device).into(),
+            udp,
+            tcp,
+        })
+    }
+
+    async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
+        self.shared.deeds.lock().push(Deed::Applied(intent.clone()));
+        self.outcome("apply")?;
+        self.shared.intent.send_replace(intent.clone());
+        Ok(Applied::default())
+    }
+
+    async fn undo(&mut self) -> Result<Undone, HostError> {
+        self.shared.deeds.lock().push(Deed::Undone);
+        self.outcome("undo")?;
+        self.shared.intent.send_replace(Intent::default());
+        Ok(Undone::default())
+    }
+}
+
+/// A UDP and a TCP socket on one port.
+fn sockets() -> (UdpSocket, TcpListener) {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()) {
+            tcp.set_nonblocking(true).unwrap();
+            udp.set_nonblocking(true).unwrap();
+            return (udp, tcp);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! End-to-end tests: the two programs against real parts, in the lab of this crate.
+//!
+//! Each test has a lab of its own and makes many checks in it, because a start costs seconds.
+//! They need root and what `tests/setup` installs; a missing part fails them.
+
+mod changes;
+mod demo;
+mod manager;
+mod modes;
+mod names;
+mod outage;
+mod parts;
+mod restore;

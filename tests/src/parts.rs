@@ -1,0 +1,75 @@
+//! Where the components of the lab and the programs under test are.
+//!
+//! Installs nothing: a missing part is an error that names it and `tests/setup`.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+/// The folder of this crate, where the scripts and the C program are.
+pub const TESTS: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The components named by `tests/setup --paths`.
+#[derive(Debug, Clone)]
+pub struct Parts(BTreeMap<String, PathBuf>);
+
+impl Parts {
+    /// Asks `tests/setup` for the paths.
+    pub fn find() -> Result<Self> {
+        let script = Path::new(TESTS).join("setup");
+        let said = Command::new(&script)
+            .arg("--paths")
+            .output()
+            .with_context(|| format!("run {} --paths", script.display()))?;
+        ensure!(
+            said.status.success(),
+            "{} --paths failed: {}",
+            script.display(),
+            String::from_utf8_lossy(&said.stderr)
+        );
+        let paths = String::from_utf8(said.stdout)?
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, path)| (name.to_owned(), PathBuf::from(path)))
+            .collect();
+        Ok(Self(paths))
+    }
+
+    /// The path of the component `name`, which must be there.
+    pub fn path(&self, name: &str) -> Result<&Path> {
+        let path = self
+            .0
+            .get(name)
+            .with_context(|| format!("tests/setup --paths does not name {name}"))?;
+        ensure!(
+            path.exists(),
+            "{name} is missing ({}): run tests/setup",
+            path.display()
+        );
+        Ok(path)
+    }
+}
+
+/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running test binary.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let folder = match env::var_os("KUBEBRIDGE_BIN_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        None => env::current_exe()?
+            .ancestors()
+            .nth(2)
+            .context("the test binary has no target folder")?
+            .to_owned(),
+    };
+    let program = folder.join(name);
+    ensure!(
+        program.exists(),
+        "{} is not built: run tests/run, or cargo build --workspace --bins",
+        program.display()
+    );
+    Ok(program)
+}

@@ -1,0 +1,145 @@
+//! `/livez` and `/readyz` for the probes of the pod. Everything else is 404.
+//!
+//! Alive means that the process answers: an essential task that ends takes the process with it.
+//! Ready says in words what is missing.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::kubernetes::watch::Health;
+use crate::limit::Limited;
+
+/// The most connections: the probes of one pod and a few people.
+const MAX_CONNECTIONS: usize = 64;
+
+/// How long a connection may last: the port is open to the cluster, and whoever keeps connections
+/// open must not keep the probes out until the pod is killed for it.
+const LIFETIME: Duration = Duration::from_secs(5);
+
+/// What readiness depends on.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    /// How each watch does, by the name of what it watches.
+    pub watches: Vec<(String, watch::Receiver<Health>)>,
+    /// Set when the process drains.
+    pub shutdown: CancellationToken,
+}
+
+impl Readiness {
+    /// Returns whether we are ready, and what there is to say.
+    fn check(&self) -> (bool, String) {
+        if self.shutdown.is_cancelled() {
+            return (false, "shutting down\n".to_owned());
+        }
+        let mut ready = true;
+        let mut usable = self.watches.is_empty();
+        let mut text = String::new();
+        for (what, health) in &self.watches {
+            let (fine, words) = match *health.borrow() {
+                Health::Synced => (true, "synced"),
+                Health::Starting => (false, "not listed yet"),
+                Health::Away => (false, "the API server is out of reach"),
+                // No reason to take the others away: the clients are told.
+                Health::Forbidden => (true, "not allowed to list and watch services"),
+            };
+            ready &= fine;
+            usable |= *health.borrow() == Health::Synced;
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{what}: {words}");
+        }
+        (ready && usable, text)
+    }
+}
+
+/// Serves the probes until shutdown.
+///
+/// # Errors
+/// When the server cannot go on.
+pub async fn serve(listener: TcpListener, readiness: Readiness) -> Result<()> {
+    let shutdown = readiness.shutdown.clone();
+    let router = Router::new()
+        .route("/livez", get(|| std::future::ready("ok\n")))
+        .route("/readyz", get(readyz))
+        .with_state(readiness);
+    axum::serve(
+        Limited::new(listener, MAX_CONNECTIONS).lifetime(LIFETIME),
+        router,
+    )
+    .with_graceful_shutdown(shutdown.cancelled_owned())
+    .await
+    .context("admin server failed")
+}
+
+async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    // axum's handlers are async, and there is nothing to wait for.
+    std::future::ready(()).await;
+    match readiness.check() {
+        (true, text) => (StatusCode::OK, format!("ready\n{text}")),
+        (false, text) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready\n{text}"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(states: &[Health]) -> (bool, String) {
+        let name = |number: usize| format!("namespace n{number}");
+        let watch = |(number, state): (usize, &Health)| {
+            (name(number), watch::Sender::new(*state).subscribe())
+        };
+        let watches = states.iter().enumerate().map(watch).collect();
+        Readiness {
+            watches,
+            shutdown: CancellationToken::new(),
+        }
+        .check()
+    }
+
+    #[test]
+    fn readiness_follows_the_watches() {
+        use Health::{Away, Forbidden, Starting, Synced};
+        for (states, ready) in [
+            (vec![], true),
+            (vec![Synced], true),
+            (vec![Starting], false),
+            (vec![Synced, Starting], false),
+            (vec![Synced, Away], false),
+            (vec![Synced, Forbidden], true),
+            (vec![Forbidden], false),
+        ] {
+            assert_eq!(check(&states).0, ready, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said_in_words() {
+        let (_, text) = check(&[Health::Synced, Health::Away]);
+        assert_eq!(
+            text,
+            "namespace n0: synced\nnamespace n1: the API server is out of reach\n"
+        );
+    }
+
+    #[test]
+    fn a_process_that_drains_is_not_ready() {
+        let readiness = Readiness {
+            watches: vec![],
+            shutdown: CancellationToken::new(),
+        };
+        readiness.shutdown.cancel();
+        assert_eq!(readiness.check(), (false, "shutting down\n".to_owned()));
+    }
+}

@@ -1,0 +1,208 @@
+//! The wiring: listeners, engine, index, sources and servers, and how they end.
+//!
+//! Nothing is decided here. Every task is essential: when one ends before shutdown, the program ends.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use kubebridge_dns::records::{LocalRecords, NoLocalRecords};
+use kubebridge_dns::resolver::Resolver;
+use kubebridge_dns::server::{self, Limits};
+use kubebridge_dns::view::View;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, error_span, info, warn};
+
+use crate::admin::{self, Readiness};
+use crate::config::{AnswerServices, Auth, Config, Source};
+use crate::dns::{Followed, PlainDns, Settings};
+use crate::feed::Feed;
+use crate::grpc::{self, Service};
+use crate::kubernetes::index::{Changed, Index};
+use crate::listeners::Listeners;
+use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
+use crate::sessions::{Sessions, ViewIds};
+use crate::source::{Opened, Told};
+
+/// How long open queries, calls and connections may take to end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// A running traffic-manager. Dropping it ends everything at once.
+#[derive(Debug)]
+pub struct Running {
+    /// Where DNS is served, over UDP and TCP.
+    pub dns: Vec<SocketAddr>,
+    /// Where gRPC is served.
+    pub grpc: SocketAddr,
+    /// Where the probes are served.
+    pub admin: SocketAddr,
+    shutdown: CancellationToken,
+    tasks: Tasks,
+}
+
+/// What is running; each task says what it was and how it ended.
+pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
+
+/// Starts everything; returns once all listeners are bound.
+///
+/// # Errors
+/// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
+pub async fn start(config: Config) -> Result<Running> {
+    let listeners = Listeners::bind(&config).await?;
+    let followed = Followed::open(config.resolution.clone())?;
+    let settings = followed.current.clone();
+    let opened = Opened::open(&config.source).await?;
+    warn_of_auth(&config);
+    if settings.upstreams.is_empty() {
+        warn!("no upstream: only Services are answered");
+    }
+
+    let index = Arc::new(Index::new(
+        opened.served(),
+        u64::from(rand::random::<u32>()) << 24,
+    ));
+    let plain = watch::Sender::new(Arc::new(settings.view.clone()));
+    let local = local_records(&config, &settings, &index, &plain);
+    let resolver = Resolver::new(settings.resolver(config.resolution.answer_order), local);
+    let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
+
+    let shutdown = CancellationToken::new();
+    let view_ids = Arc::new(ViewIds::default());
+    let told = Told::default();
+    let service = Service {
+        sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
+        index,
+        observed: told.observed.subscribe(),
+        ranges: told.ranges.subscribe(),
+        resolver: Arc::clone(&resolver),
+        auth: config.auth,
+        shutdown: shutdown.clone(),
+    };
+    let handler = Arc::new(PlainDns {
+        resolver: Arc::clone(&resolver),
+        plain: plain.subscribe(),
+    });
+
+    let mut tasks = Tasks::new();
+    let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
+    let readiness = Readiness {
+        watches,
+        shutdown: shutdown.clone(),
+    };
+    let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
+    spawn(&mut tasks, "resolv.conf", async move {
+        following.await;
+        Ok(())
+    });
+    let Listeners {
+        dns_udp,
+        dns_tcp,
+        grpc,
+        admin,
+        addresses,
+    } = listeners;
+    let stop = shutdown.clone();
+    spawn(&mut tasks, "dns", async move {
+        server::serve(dns_udp, dns_tcp, handler, Limits::default(), stop).await?;
+        Ok(())
+    });
+    spawn(&mut tasks, "grpc", grpc::serve::serve(grpc, service));
+    spawn(&mut tasks, "admin", admin::serve(admin, readiness));
+    Ok(Running {
+        dns: addresses.dns,
+        grpc: addresses.grpc,
+        admin: addresses.admin,
+        shutdown,
+        tasks,
+    })
+}
+
+impl Running {
+    /// Waits until something essential ends, which it does not on its own.
+    ///
+    /// # Errors
+    /// Always: with what ended, and why.
+    pub async fn wait(&mut self) -> Result<()> {
+        let (name, ended) = match self.tasks.join_next().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(error)) => return Err(anyhow!(error).context("a task panicked")),
+            None => return Err(anyhow!("nothing is running")),
+        };
+        match ended {
+            Ok(()) => Err(anyhow!("{name} ended")),
+            Err(error) => Err(error.context(format!("{name} ended"))),
+        }
+    }
+
+    /// Stops accepting, lets what is open end, and gives up on the rest after a while.
+    pub async fn shutdown(mut self) {
+        info!("shutting down");
+        self.shutdown.cancel();
+        let ending = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, ending).await.is_err() {
+            info!(tasks = self.tasks.len(), "gave up on what was open");
+            self.tasks.shutdown().await;
+        }
+    }
+}
+
+/// Spawns an essential task under a span of its name.
+pub(crate) fn spawn(
+    tasks: &mut Tasks,
+    name: &'static str,
+    task: impl Future<Output = Result<()>> + Send + 'static,
+) {
+    let span = error_span!("task", name);
+    tasks.spawn(async move { (name, task.await) }.instrument(span));
+}
+
+fn local_records(
+    config: &Config,
+    settings: &Settings,
+    index: &Arc<Index>,
+    plain: &watch::Sender<Arc<View>>,
+) -> Arc<dyn LocalRecords> {
+    let authority = match config.source {
+        Source::None | Source::Kubernetes(_) => Authority::Cluster,
+        Source::Manifests { .. } if settings.upstreams.is_empty() => Authority::Alone,
+        Source::Manifests { .. } => Authority::Manifests,
+    };
+    match config.answer_services {
+        AnswerServices::Upstream => Arc::new(NoLocalRecords),
+        AnswerServices::Index => Arc::new(ServiceRecords::new(
+            Arc::clone(index),
+            authority,
+            plain.subscribe(),
+        )),
+    }
+}
+
+/// Makes the resolver forget what depends on a Service: its name, and the names of its addresses.
+fn purge(resolver: &Arc<Resolver>, plain: &watch::Sender<Arc<View>>) -> crate::feed::Purge {
+    let (resolver, plain) = (Arc::clone(resolver), plain.subscribe());
+    Box::new(move |changed: &Changed| {
+        let domain = plain.borrow().cluster_domain.clone();
+        let reverse = changed.addresses.iter().copied().map(reverse_name);
+        let names: BTreeSet<_> = reverse
+            .chain([full_name(&changed.key, &domain)])
+            .flatten()
+            .collect();
+        names.iter().for_each(|name| resolver.purge(name));
+    })
+}
+
+fn warn_of_auth(config: &Config) {
+    if config.shares_namespaces() {
+        warn!("whoever may port-forward to this pod sees every namespace it serves");
+    }
+    if config.auth == Auth::Token {
+        warn!("tokens are not built yet: sessions are refused, use --auth port-forward");
+    }
+}
+
+#[cfg(test)]
+mod tests;

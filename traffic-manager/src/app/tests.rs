@@ -1,0 +1,202 @@
+//! The whole manager in-process over loopback, fed by a file of manifests or by hand.
+
+use std::path::PathBuf;
+
+use kubebridge_dns::message::{self, QueryOptions};
+use kubebridge_dns::name::RecordType;
+use kubebridge_proto::routes::RouteUpdate;
+use kubebridge_proto::session::{SessionInfo, SessionRequest};
+use kubebridge_proto::v1;
+use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+use super::*;
+use crate::config::{Namespaces, Resolution};
+
+mod dns;
+mod lifecycle;
+mod routes;
+mod sessions;
+
+/// Services of two namespaces, of every kind.
+const MANIFEST: &str = "\
+kind: List
+items:
+- {kind: Service, metadata: {name: authors}, spec: {clusterIP: 10.96.0.20, ports: [{port: 80}]}}
+- {kind: Service, metadata: {name: dual}, spec: {clusterIPs: [10.96.0.22, 'fd00::22']}}
+- {kind: Service, metadata: {name: balanced}, spec: {type: LoadBalancer, clusterIP: 10.96.0.23}}
+- {kind: Service, metadata: {name: db}, spec: {clusterIP: None}}
+- {kind: Service, metadata: {name: docs}, spec: {type: ExternalName, externalName: docs.example}}
+- {kind: Service, metadata: {name: authors, namespace: shop}, spec: {clusterIP: 10.96.0.21}}
+";
+
+/// A running manager with the file it takes its Services from.
+struct World {
+    running: Running,
+    directory: TempDir,
+    client: Client,
+}
+
+type Client = TrafficManagerClient<Channel>;
+
+impl World {
+    async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("services.yaml");
+        std::fs::write(&file, MANIFEST).unwrap();
+        let mut config = loopback(Source::Manifests {
+            file,
+            namespaces: Namespaces::All,
+        });
+        change(&mut config);
+        let running = start(config).await.unwrap();
+        let client = connect(running.grpc).await;
+        Self {
+            running,
+            directory,
+            client,
+        }
+    }
+
+    /// Replaces the file at once, as an editor does.
+    fn write(&self, text: &str) {
+        let new = self.directory.path().join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.file()).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("services.yaml")
+    }
+
+    async fn open(&mut self, namespaces: &[&str]) -> SessionInfo {
+        open(&mut self.client, None, namespaces).await.unwrap()
+    }
+}
+
+fn loopback(source: Source) -> Config {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let search = [
+        "kubebridge.svc.cluster.local",
+        "svc.cluster.local",
+        "cluster.local",
+    ];
+    Config {
+        dns_listen: vec![any],
+        grpc_listen: any,
+        admin_listen: any,
+        resolution: Resolution {
+            resolv_conf: None,
+            search: search
+                .iter()
+                .map(|domain| domain.parse().unwrap())
+                .collect(),
+            ..Resolution::default()
+        },
+        source,
+        auth: Auth::PortForward,
+        ..Config::default()
+    }
+}
+
+async fn connect(address: SocketAddr) -> Client {
+    TrafficManagerClient::connect(format!("http://{address}"))
+        .await
+        .unwrap()
+}
+
+async fn open(
+    client: &mut Client,
+    id: Option<&str>,
+    namespaces: &[&str],
+) -> Result<SessionInfo, Status> {
+    let request = SessionRequest {
+        client_version: "0.1.0".to_owned(),
+        id: id.map(str::to_owned),
+        namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        domains: Vec::new(),
+    };
+    let answer = client
+        .open_session(v1::OpenSessionRequest::from(request))
+        .await?;
+    Ok(SessionInfo::try_from(answer.into_inner()).unwrap())
+}
+
+/// One open route stream.
+struct Routes {
+    wanted: mpsc::Sender<v1::WatchNamespaceRoutesRequest>,
+    frames: Streaming<v1::WatchNamespaceRoutesResponse>,
+}
+
+impl Routes {
+    async fn open(client: &mut Client, session: &str, wanted: &[(&str, u64)]) -> Self {
+        let (sender, requests) = mpsc::channel(4);
+        sender.send(wants(session, wanted)).await.unwrap();
+        let frames = client
+            .watch_namespace_routes(ReceiverStream::new(requests))
+            .await
+            .unwrap();
+        Self {
+            wanted: sender,
+            frames: frames.into_inner(),
+        }
+    }
+
+    async fn want(&self, wanted: &[(&str, u64)]) {
+        self.wanted.send(wants("", wanted)).await.unwrap();
+    }
+
+    async fn next(&mut self) -> RouteUpdate {
+        let frame = self
+            .frames
+            .message()
+            .await
+            .unwrap()
+            .expect("the stream ended");
+        RouteUpdate::try_from(frame).unwrap()
+    }
+
+    async fn failure(&mut self) -> Status {
+        loop {
+            match self.frames.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the stream ended well"),
+                Err(status) => return status,
+            }
+        }
+    }
+}
+
+fn wants(session: &str, wanted: &[(&str, u64)]) -> v1::WatchNamespaceRoutesRequest {
+    let subscription = |(namespace, revision): &(&str, u64)| v1::NamespaceSubscription {
+        namespace: (*namespace).to_owned(),
+        revision: *revision,
+        restart: false,
+    };
+    v1::WatchNamespaceRoutesRequest {
+        session_id: session.to_owned(),
+        namespaces: wanted.iter().map(subscription).collect(),
+    }
+}
+
+fn query(name: &str, rtype: RecordType) -> Vec<u8> {
+    message::encode_query(7, &name.parse().unwrap(), rtype, QueryOptions::default())
+}
+
+/// Writes a reply as its code and its answers.
+fn text(reply: &[u8]) -> String {
+    let parsed = message::answers(reply).unwrap();
+    let answers = parsed
+        .answers
+        .iter()
+        .map(|answer| format!(" {}={}", answer.rtype, answer.data));
+    format!("{}{}", parsed.code, answers.collect::<String>())
+}

@@ -1,0 +1,103 @@
+//! Probes, drain, broken files, and a `resolv.conf` that changes.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+
+async fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.unwrap();
+    reply
+}
+
+#[tokio::test]
+async fn the_probes_answer_and_everything_else_is_not_found() {
+    let world = World::start().await;
+    for (path, status, body) in [
+        ("/livez", "HTTP/1.1 200", "ok\n"),
+        ("/readyz", "HTTP/1.1 200", "ready\n"),
+        ("/", "HTTP/1.1 404", ""),
+        ("/metrics", "HTTP/1.1 404", ""),
+    ] {
+        let reply = get(world.running.admin, path).await;
+        assert!(
+            reply.starts_with(status) && reply.ends_with(body),
+            "{path}: {reply}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn shutdown_ends_open_streams_and_frees_the_ports() {
+    let mut world = World::start().await;
+    let session = world.open(&["default"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
+    routes.next().await;
+    let (dns, grpc) = (world.running.dns[0], world.running.grpc);
+    let started = tokio::time::Instant::now();
+    world.running.shutdown().await;
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "the drain waited for an idle stream"
+    );
+    while let Ok(Some(_)) = routes.frames.message().await {}
+    std::net::UdpSocket::bind(dns).unwrap();
+    assert!(TcpStream::connect(grpc).await.is_err());
+}
+
+#[tokio::test]
+async fn a_broken_file_at_start_names_file_and_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("services.yaml");
+    std::fs::write(
+        &file,
+        "kind: Service\nmetadata: {name: authors}\nspec: {}\n",
+    )
+    .unwrap();
+    let source = Source::Manifests {
+        file: file.clone(),
+        namespaces: Namespaces::All,
+    };
+    let error = start(loopback(source)).await.unwrap_err();
+    let (text, code) = crate::failure::report(&error);
+    let expected = format!(
+        "error: cannot use the services file {}: Service default/authors has no spec.clusterIP\nhint: ",
+        file.display()
+    );
+    assert!(text.starts_with(&expected), "{text}");
+    assert_eq!(code, 78);
+}
+
+#[tokio::test]
+async fn the_resolv_conf_is_read_again_when_it_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("resolv.conf");
+    std::fs::write(&path, "search a.svc.cluster.local\n").unwrap();
+    let mut world = World::start_with(|config| {
+        config.resolution.search = Vec::new();
+        config.resolution.resolv_conf = Some(path.clone());
+    })
+    .await;
+    let before = world.open(&["shop"]).await;
+    assert_eq!(before.cluster_domain, "cluster.local");
+    std::fs::write(&path, "search a.svc.k8s.corp corp\noptions ndots:2\n").unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+    loop {
+        let info = open(&mut world.client, Some(&before.id), &["shop"])
+            .await
+            .unwrap();
+        if info.cluster_domain == "k8s.corp" {
+            assert_eq!(info.search, ["shop.svc.k8s.corp", "corp"]);
+            assert_eq!(info.ndots, 2);
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{info:?}");
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,448 @@
+//! Route streams over the wire: every kind of Service, resume, slow subscribers.
+
+use std::collections::BTreeMap;
+
+use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, ServiceKind, ServiceRoute};
+use tokio::net::TcpListener;
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+use super::*;
+use crate::kubernetes::index::{Scope, Served};
+
+/// What a client holds of one namespace, by the rules of the contract.
+#[derive(Debug, Default)]
+struct Table {
+    revision: u64,
+    routes: BTreeMap<String, ServiceRoute>,
+    pages: Vec<ServiceRoute>,
+    frames: usize,
+}
+
+impl Table {
+    fn apply(&mut self, update: RouteUpdate) {
+        self.frames += 1;
+        match update {
+            RouteUpdate::Page {
+                revision,
+                routes,
+                last,
+                ..
+            } => {
+                assert!(routes.len() <= PAGE_ROUTES);
+                self.pages.extend(routes);
+                if last {
+                    let pages = std::mem::take(&mut self.pages);
+                    self.routes = pages
+                        .into_iter()
+                        .map(|route| (route.name.clone(), route))
+                        .collect();
+                    self.revision = revision;
+                }
+            }
+            RouteUpdate::Delta {
+                base_revision,
+                revision,
+                upserts,
+                deletes,
+                ..
+            } => {
+                assert_eq!(base_revision, self.revision, "a gap");
+                for name in deletes {
+                    self.routes.remove(&name);
+                }
+                self.routes
+                    .extend(upserts.into_iter().map(|route| (route.name.clone(), route)));
+                self.revision = revision;
+            }
+            RouteUpdate::State { state, .. } => assert_eq!(state, NamespaceState::Synced),
+        }
+    }
+
+    async fn read_until(&mut self, routes: &mut Routes, done: impl Fn(&Self) -> bool) {
+        while !done(self) {
+            self.apply(routes.next().await);
+        }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.routes.keys().map(String::as_str).collect()
+    }
+}
+
+fn describe(route: &ServiceRoute) -> String {
+    let ips: Vec<_> = route.cluster_ips.iter().map(ToString::to_string).collect();
+    let target = route.external_name.clone().unwrap_or_default();
+    format!("{} {:?} {}{target}", route.name, route.kind, ips.join(","))
+}
+
+#[tokio::test]
+async fn every_kind_of_service_is_streamed_as_the_table_says() {
+    let mut world = World::start().await;
+    let session = world.open(&["default"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
+    let mut table = Table::default();
+    table
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    let found: Vec<_> = table.routes.values().map(describe).collect();
+    let expected = [
+        "authors ClusterIp 10.96.0.20",
+        "balanced ClusterIp 10.96.0.23",
+        "db Headless ",
+        "docs ExternalName docs.example",
+        "dual ClusterIp 10.96.0.22,fd00::22",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn a_service_created_changed_and_deleted_shows_in_the_stream() {
+    let mut world = World::start().await;
+    let session = world.open(&["shop"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("shop", 0)]).await;
+    let mut table = Table::default();
+    table
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    for (line, expected) in [
+        (
+            "name: authors, namespace: shop}, spec: {clusterIP: 10.96.9.9",
+            "authors ClusterIp 10.96.9.9",
+        ),
+        (
+            "name: new, namespace: shop}, spec: {clusterIP: 10.96.9.8",
+            "new ClusterIp 10.96.9.8",
+        ),
+    ] {
+        let before = table.revision;
+        world.write(&format!("{{kind: Service, metadata: {{{line}}}}}\n"));
+        table
+            .read_until(&mut routes, |table| table.revision != before)
+            .await;
+        let found: Vec<_> = table.routes.values().map(describe).collect();
+        assert_eq!(found, [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_broken_edit_keeps_the_last_good_state() {
+    let mut world = World::start().await;
+    let session = world.open(&["shop"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("shop", 0)]).await;
+    let mut table = Table::default();
+    table
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    let before = table.revision;
+    world.write("kind: Service\nmetadata: {name: authors, namespace: shop}\nspec: {}\n");
+    world.write(
+        "{kind: Service, metadata: {name: b, namespace: shop}, spec: {clusterIP: 10.0.0.1}}\n",
+    );
+    table
+        .read_until(&mut routes, |table| table.revision != before)
+        .await;
+    assert_eq!(table.names(), ["b"]);
+}
+
+#[tokio::test]
+async fn one_stream_covers_several_namespaces_and_takes_more_without_reconnect() {
+    let mut world = World::start().await;
+    let session = world.open(&["default"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
+    Table::default()
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    open(&mut world.client, Some(&session), &["default", "shop"])
+        .await
+        .unwrap();
+    routes.want(&[("default", 0), ("shop", 0)]).await;
+    let update = routes.next().await;
+    assert_eq!(update.namespace(), "shop");
+    let mut shop = Table::default();
+    shop.apply(update);
+    shop.read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    assert_eq!(shop.names(), ["authors"]);
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_not_granted_is_denied_by_name() {
+    let mut world = World::start().await;
+    let session = world.open(&["default"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("shop", 0)]).await;
+    let status = routes.failure().await;
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert_eq!(
+        status.message(),
+        "namespace \"shop\" is not granted to the session"
+    );
+}
+
+#[tokio::test]
+async fn an_empty_or_invalid_list_of_namespaces_is_refused() {
+    let mut world = World::start().await;
+    let session = world.open(&["default"]).await.id;
+    for wanted in [vec![], vec![("", 0)], vec![("No", 0)]] {
+        let mut routes = Routes::open(&mut world.client, &session, &wanted).await;
+        assert_eq!(
+            routes.failure().await.code(),
+            Code::InvalidArgument,
+            "{wanted:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_nobody_feeds_has_the_state_no_source() {
+    for source in [
+        Source::None,
+        Source::Manifests {
+            file: "f".into(),
+            namespaces: Namespaces::These(["default".into()].into()),
+        },
+    ] {
+        let mut world = World::start_with(|config| {
+            config.source = match (source, &config.source) {
+                (Source::Manifests { namespaces, .. }, Source::Manifests { file, .. }) => {
+                    Source::Manifests {
+                        file: file.clone(),
+                        namespaces,
+                    }
+                }
+                (other, _) => other,
+            };
+        })
+        .await;
+        let session = world.open(&["shop"]).await.id;
+        let mut routes = Routes::open(&mut world.client, &session, &[("shop", 0)]).await;
+        let state = NamespaceState::NoSource;
+        assert_eq!(
+            routes.next().await,
+            RouteUpdate::State {
+                namespace: "shop".into(),
+                state
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_learns_what_was_removed_meanwhile() {
+    let mut world = World::start().await;
+    let session = world.open(&["default", "shop"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
+    let mut table = Table::default();
+    table
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    drop(routes);
+
+    // Another stream shows when the change is there.
+    let mut other = Routes::open(&mut world.client, &session, &[("shop", 0)]).await;
+    let mut shop = Table::default();
+    shop.read_until(&mut other, |table| table.revision != 0)
+        .await;
+    let before = shop.revision;
+    world.write(
+        &MANIFEST
+            .replace("name: dual", "name: renamed")
+            .replace("10.96.0.21", "10.96.1.1"),
+    );
+    shop.read_until(&mut other, |table| table.revision != before)
+        .await;
+
+    let held = table.revision;
+    let mut again = Routes::open(&mut world.client, &session, &[("default", held)]).await;
+    table
+        .read_until(&mut again, |table| table.revision != held)
+        .await;
+    assert_eq!(
+        table.names(),
+        ["authors", "balanced", "db", "docs", "renamed"]
+    );
+    assert_eq!(table.frames, 2 + 2, "a state and one delta");
+}
+
+#[tokio::test]
+async fn a_client_that_is_up_to_date_is_told_only_the_state() {
+    let mut world = World::start().await;
+    let session = world.open(&["default", "shop"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
+    let mut table = Table::default();
+    table
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    let wanted = [("default", table.revision), ("shop", 0)];
+    let mut again = Routes::open(&mut world.client, &session, &wanted).await;
+    let mut of_default = 0;
+    loop {
+        match again.next().await {
+            RouteUpdate::Page {
+                namespace, last, ..
+            } => {
+                assert_eq!(namespace, "shop");
+                if last {
+                    break;
+                }
+            }
+            RouteUpdate::State { namespace, .. } => {
+                of_default += usize::from(namespace == "default");
+            }
+            RouteUpdate::Delta { .. } => panic!("nothing changed"),
+        }
+    }
+    assert_eq!(of_default, 1);
+}
+
+#[tokio::test]
+async fn after_another_manager_a_snapshot_takes_the_place_of_what_was_held() {
+    let mut first = World::start().await;
+    let session = first.open(&["shop"]).await.id;
+    let mut routes = Routes::open(&mut first.client, &session, &[("shop", 0)]).await;
+    let mut table = Table::default();
+    table
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+    let held = table.revision;
+    let mut second = World::start().await;
+    second.write(
+        "{kind: Service, metadata: {name: b, namespace: shop}, spec: {clusterIP: 10.0.0.1}}\n",
+    );
+    let session = second.open(&["shop"]).await.id;
+    let mut routes = Routes::open(&mut second.client, &session, &[("shop", held)]).await;
+    table
+        .read_until(&mut routes, |table| table.names() == ["b"])
+        .await;
+}
+
+/// A gRPC server over an index that the test feeds itself.
+async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> SocketAddr {
+    let settings = Settings::load(&loopback(Source::None).resolution).unwrap();
+    let plain = watch::Sender::new(Arc::new(settings.view.clone()));
+    let resolver = Resolver::new(
+        settings.resolver(crate::config::AnswerOrder::Search),
+        Arc::new(NoLocalRecords),
+    );
+    let service = Service {
+        sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::default())),
+        index: Arc::clone(index),
+        observed: watch::Sender::default().subscribe(),
+        ranges: watch::Sender::default().subscribe(),
+        resolver,
+        auth: Auth::PortForward,
+        shutdown: shutdown.clone(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        // The plain view lives as long as the server.
+        let _plain = plain;
+        grpc::serve::serve(listener, service).await.unwrap();
+    });
+    address
+}
+
+fn service(number: usize, ip: u32) -> ServiceRoute {
+    ServiceRoute {
+        name: format!("service-with-a-longish-name-{number:05}"),
+        namespace: "default".to_owned(),
+        kind: ServiceKind::ClusterIp,
+        cluster_ips: vec![std::net::Ipv4Addr::from(ip).into()],
+        ports: Vec::new(),
+        external_name: None,
+    }
+}
+
+/// W1: a subscriber that does not read while 20,000 changes go by gets few frames and no gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_subscriber_ends_with_the_right_table_and_few_frames() {
+    const SERVICES: usize = 4000;
+    let shutdown = CancellationToken::new();
+    let _stop = shutdown.clone().drop_guard();
+    let index = Arc::new(Index::new(Served::All, 1));
+    let all = (0..SERVICES).map(|number| service(number, 1)).collect();
+    index.reset(&Scope::All, all, tokio::time::Instant::now());
+    let address = serve_index(&index, &shutdown).await;
+
+    // The smallest windows there are, so that the server feels a client that does not read.
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let endpoint = endpoint
+        .initial_stream_window_size(65_535)
+        .initial_connection_window_size(65_535);
+    let mut client = TrafficManagerClient::new(endpoint.connect().await.unwrap());
+    let session = open(&mut client, None, &["default"]).await.unwrap().id;
+    let mut routes = Routes::open(&mut client, &session, &[("default", 0)]).await;
+    let mut table = Table::default();
+    table.apply(routes.next().await);
+    table.apply(routes.next().await);
+
+    for change in 0..20_000_usize {
+        match change % 5 {
+            0 => drop(index.delete(
+                "default",
+                &service(change * 7 % SERVICES, 0).name,
+                tokio::time::Instant::now(),
+            )),
+            _ => {
+                let ip = u32::try_from(change).unwrap();
+                index.apply(service(change * 13 % SERVICES, ip));
+            }
+        }
+    }
+    index.apply(service(SERVICES, 7));
+    let last = service(SERVICES, 7).name;
+    table
+        .read_until(&mut routes, |table| table.routes.contains_key(&last))
+        .await;
+
+    let expected = match index.since("default", 0) {
+        crate::kubernetes::index::Changes::Snapshot { routes, .. } => routes,
+        other => panic!("{other:?}"),
+    };
+    let expected: Vec<_> = expected.iter().map(|route| (**route).clone()).collect();
+    assert_eq!(table.routes.into_values().collect::<Vec<_>>(), expected);
+    assert!(table.frames < 100, "{} frames", table.frames);
+}
+
+/// W3 and W4 by design: namespaces do not wait for each other, and nothing stops with a subscriber.
+#[tokio::test]
+async fn a_namespace_that_is_not_listed_yet_delays_no_other() {
+    let shutdown = CancellationToken::new();
+    let _stop = shutdown.clone().drop_guard();
+    let served = ["default", "slow"].map(str::to_owned).into();
+    let index = Arc::new(Index::new(Served::Namespaces(served), 1));
+    let now = tokio::time::Instant::now();
+    index.reset(
+        &Scope::Namespace("default".to_owned()),
+        vec![service(1, 1)],
+        now,
+    );
+    let mut client = connect(serve_index(&index, &shutdown).await).await;
+    let session = open(&mut client, None, &["default", "slow"])
+        .await
+        .unwrap()
+        .id;
+    let wanted = [("slow", 0), ("default", 0)];
+    let mut routes = Routes::open(&mut client, &session, &wanted).await;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(routes.next().await);
+    }
+    let waiting = RouteUpdate::State {
+        namespace: "slow".to_owned(),
+        state: NamespaceState::Waiting,
+    };
+    assert!(seen.contains(&waiting), "{seen:?}");
+    assert!(
+        seen.iter()
+            .any(|update| matches!(update, RouteUpdate::Page { last: true, .. }))
+    );
+    drop(routes);
+
+    index.reset(&Scope::Namespace("slow".to_owned()), vec![], now);
+    let mut routes = Routes::open(&mut client, &session, &[("slow", 0)]).await;
+    Table::default()
+        .read_until(&mut routes, |table| table.revision != 0)
+        .await;
+}

@@ -1,0 +1,154 @@
+//! Sessions, namespaces, echo and health over the wire.
+
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::*;
+
+#[tokio::test]
+async fn a_session_is_told_search_list_and_domain() {
+    let mut world = World::start().await;
+    let info = world.open(&["shop", "default"]).await;
+    assert_eq!(info.cluster_domain, "cluster.local");
+    assert_eq!(
+        info.search,
+        [
+            "shop.svc.cluster.local",
+            "svc.cluster.local",
+            "cluster.local"
+        ]
+    );
+    assert_eq!(info.ndots, 5);
+    assert_eq!(info.manager_version, env!("CARGO_PKG_VERSION"));
+    assert!(info.limits.idle.is_some() && info.limits.dns_in_flight.is_some());
+}
+
+#[tokio::test]
+async fn a_bad_request_is_refused_with_the_value() {
+    let mut world = World::start().await;
+    for (namespaces, message) in [
+        (vec![], "namespaces is missing"),
+        (
+            vec![""],
+            "namespaces is \"\": an empty name does not mean all namespaces",
+        ),
+        (
+            vec!["default", "Shop"],
+            "namespaces is \"Shop\": an RFC 1123 label",
+        ),
+    ] {
+        let status = open(&mut world.client, None, &namespaces)
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().starts_with(message), "{status}");
+    }
+    let versionless = v1::OpenSessionRequest {
+        namespaces: vec!["default".to_owned()],
+        ..v1::OpenSessionRequest::default()
+    };
+    let status = world.client.open_session(versionless).await.unwrap_err();
+    assert_eq!(status.message(), "client_version is missing");
+}
+
+#[tokio::test]
+async fn without_port_forward_auth_sessions_are_refused_with_a_hint() {
+    let mut world = World::start_with(|config| config.auth = Auth::Token).await;
+    let status = open(&mut world.client, None, &["default"])
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::Unauthenticated);
+    assert!(status.message().contains("--auth port-forward"), "{status}");
+}
+
+#[tokio::test]
+async fn an_unknown_session_is_sent_back_to_open_one() {
+    let mut world = World::start().await;
+    let renewal = open(&mut world.client, Some("nope"), &["default"])
+        .await
+        .unwrap_err();
+    assert_eq!(renewal.code(), Code::FailedPrecondition);
+    let mut routes = Routes::open(&mut world.client, "nope", &[("default", 0)]).await;
+    assert_eq!(routes.failure().await.code(), Code::FailedPrecondition);
+    let request = v1::WatchNamespacesRequest {
+        session_id: "nope".to_owned(),
+    };
+    let namespaces = world.client.watch_namespaces(request).await.unwrap_err();
+    assert_eq!(namespaces.code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn namespaces_follow_the_file() {
+    let mut world = World::start().await;
+    let session_id = world.open(&["default"]).await.id;
+    let request = v1::WatchNamespacesRequest { session_id };
+    let mut names = world
+        .client
+        .watch_namespaces(request)
+        .await
+        .unwrap()
+        .into_inner();
+    let first = names.message().await.unwrap().unwrap();
+    assert_eq!(first.namespaces, ["default", "shop"]);
+    assert!(!first.observed);
+    world.write(
+        "kind: Service\nmetadata: {name: a, namespace: other}\nspec: {clusterIP: 10.0.0.1}\n",
+    );
+    let second = names.message().await.unwrap().unwrap();
+    assert_eq!(second.namespaces, ["other"]);
+}
+
+#[tokio::test]
+async fn echo_sends_back_what_it_got_up_to_a_bound() {
+    let mut world = World::start().await;
+    let echo = world
+        .client
+        .echo(v1::EchoRequest {
+            payload: vec![7; 4096],
+        })
+        .await
+        .unwrap();
+    assert_eq!(echo.into_inner().payload, vec![7; 4096]);
+    let status = world
+        .client
+        .echo(v1::EchoRequest {
+            payload: vec![7; 4097],
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn calls_that_are_not_built_yet_say_which_they_are() {
+    let mut world = World::start().await;
+    let status = world
+        .client
+        .explain(v1::ExplainRequest::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Unimplemented, "Explain is not built yet")
+    );
+    let request = v1::WatchUpstreamsRequest::default();
+    let status = world.client.watch_upstreams(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert_eq!(status.message(), "WatchUpstreams is not built yet");
+}
+
+#[tokio::test]
+async fn the_standard_health_service_says_serving() {
+    let world = World::start().await;
+    let channel = Channel::from_shared(format!("http://{}", world.running.grpc)).unwrap();
+    let mut health = HealthClient::new(channel.connect().await.unwrap());
+    for service in ["", "kubebridge.v1.TrafficManager"] {
+        let request = HealthCheckRequest {
+            service: service.to_owned(),
+        };
+        let answer = health.check(request).await.unwrap().into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
+    }
+}

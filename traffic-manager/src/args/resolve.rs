@@ -1,0 +1,148 @@
+//! Flags → [`Config`]: combinations that make no sense are refused here, with the fix.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::flags::{Fanout, Serve};
+use crate::config::{Config, Namespaces, Resolution, Source};
+use crate::failure::{Exit, Failure};
+
+/// Where the nameservers are when no file is named.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The longest attempt: the whole of a resolution takes at most 4.5 s, so that an answer comes
+/// before the 5 s after which stub resolvers ask again.
+const LONGEST_TIMEOUT: Duration = Duration::from_millis(4500);
+
+/// Makes a configuration of flags.
+pub(super) fn config(flags: Serve) -> Result<Config> {
+    let source = source(&flags)?;
+    refuse_not_built(&flags)?;
+    if !flags.grpc_listen.ip().is_loopback() {
+        let message = format!("--grpc-listen {} is not on loopback", flags.grpc_listen);
+        let hint = "a network listener needs TLS, which is not built yet: use 127.0.0.1:PORT";
+        return Err(usage(message, hint));
+    }
+    if let Some(timeout) = flags.timeout
+        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
+    {
+        let message = format!(
+            "--timeout {} is out of range",
+            super::duration::text(timeout)
+        );
+        return Err(usage(message, "use a value between 1ms and 4500ms"));
+    }
+    // Every field by name: a flag that is not used fails the build.
+    let Serve {
+        dns_listen,
+        grpc_listen,
+        admin_listen,
+        resolv_conf,
+        upstream,
+        search,
+        ndots,
+        timeout,
+        attempts,
+        cluster_domain,
+        kubernetes: _,
+        namespace: _,
+        all_namespaces: _,
+        services: _,
+        answer_services,
+        answer_order,
+        bare_single_label,
+        absolute_zone,
+        fanout: _,
+        auth,
+        tls_cert: _,
+        tls_key: _,
+        tls_ca: _,
+        egress: _,
+        log_format,
+        config: _,
+    } = flags;
+    let resolution = Resolution {
+        resolv_conf: resolv_conf_or_default(resolv_conf),
+        upstreams: upstream,
+        search,
+        ndots,
+        timeout,
+        attempts,
+        cluster_domain,
+        answer_order,
+        bare_single_label,
+        absolute_zones: absolute_zone,
+    };
+    Ok(Config {
+        dns_listen,
+        grpc_listen,
+        admin_listen,
+        resolution,
+        source,
+        answer_services,
+        auth,
+        log_format,
+    })
+}
+
+/// The default file is used where it exists; a named one has to exist, which is seen at start.
+fn resolv_conf_or_default(given: Option<PathBuf>) -> Option<PathBuf> {
+    given.or_else(|| Some(PathBuf::from(RESOLV_CONF)).filter(|path| path.exists()))
+}
+
+fn source(flags: &Serve) -> Result<Source> {
+    let named = !flags.namespace.is_empty();
+    if named && flags.all_namespaces {
+        let message = "--namespace and --all-namespaces contradict each other";
+        return Err(usage(message, "give one of them"));
+    }
+    let namespaces = match (named, flags.all_namespaces) {
+        (true, _) => Namespaces::These(flags.namespace.iter().cloned().collect()),
+        (false, true) => Namespaces::All,
+        (false, false) => Namespaces::Own,
+    };
+    match (flags.kubernetes, &flags.services) {
+        (true, Some(_)) => {
+            let message = "--kubernetes and --services contradict each other";
+            Err(usage(
+                message,
+                "Services come from one place: give one of them",
+            ))
+        }
+        (true, None) => Ok(Source::Kubernetes(namespaces)),
+        (false, Some(file)) => Ok(Source::Manifests {
+            file: file.clone(),
+            namespaces,
+        }),
+        (false, None) if named || flags.all_namespaces => {
+            let flag = if named {
+                "--namespace"
+            } else {
+                "--all-namespaces"
+            };
+            let message = format!("{flag} needs a source of Services");
+            Err(usage(message, "add --kubernetes or --services FILE"))
+        }
+        (false, None) => Ok(Source::None),
+    }
+}
+
+fn refuse_not_built(flags: &Serve) -> Result<()> {
+    let given = [
+        ("--tls-cert", flags.tls_cert.is_some()),
+        ("--tls-key", flags.tls_key.is_some()),
+        ("--tls-ca", flags.tls_ca.is_some()),
+        ("--egress", flags.egress.is_some()),
+        ("--fanout hedged", flags.fanout == Fanout::Hedged),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),
+        None => Ok(()),
+    }
+}
+
+fn usage(message: impl Into<String>, hint: &str) -> anyhow::Error {
+    Failure::new(Exit::Usage, message).hint(hint).into()
+}

@@ -1,0 +1,190 @@
+//! What the program was told to do, with every value resolved and valid.
+//!
+//! Where the values come from is the business of [`crate::args`]; tests and the demo make a
+//! [`Config`] themselves.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubebridge_dns::name::Name;
+use kubebridge_dns::upstream::UpstreamSpec;
+
+/// Everything `traffic-manager serve` needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where DNS is served, over UDP and TCP.
+    pub dns_listen: Vec<SocketAddr>,
+    /// Where gRPC is served; on loopback.
+    pub grpc_listen: SocketAddr,
+    /// Where `/livez` and `/readyz` are served.
+    pub admin_listen: SocketAddr,
+    /// How names are resolved.
+    pub resolution: Resolution,
+    /// Where Services come from.
+    pub source: Source,
+    /// Who answers for Services.
+    pub answer_services: AnswerServices,
+    /// How a session proves what it may do.
+    pub auth: Auth,
+    /// How log lines look.
+    pub log_format: LogFormat,
+}
+
+/// How names are resolved. What is `None` or empty comes from the `resolv.conf`.
+#[derive(Debug, Clone)]
+pub struct Resolution {
+    /// The file, read again when it changes; `None` for none.
+    pub resolv_conf: Option<PathBuf>,
+    /// Upstreams in place of the file's nameservers.
+    pub upstreams: Vec<UpstreamSpec>,
+    /// A search list in place of the file's.
+    pub search: Vec<Name>,
+    /// Names with fewer dots than this are expanded first.
+    pub ndots: Option<u8>,
+    /// How long one attempt may take.
+    pub timeout: Option<Duration>,
+    /// How often an upstream is tried.
+    pub attempts: Option<u8>,
+    /// The cluster domain.
+    pub cluster_domain: Option<Name>,
+    /// Which answer wins.
+    pub answer_order: AnswerOrder,
+    /// Whether an expanded name is also tried as it is.
+    pub bare_single_label: BareSingleLabel,
+    /// Zones whose names are never expanded.
+    pub absolute_zones: Vec<Name>,
+}
+
+/// Where Services come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// From nowhere: DNS only.
+    None,
+    /// From the API server.
+    Kubernetes(Namespaces),
+    /// From a file of manifests.
+    Manifests {
+        /// The file.
+        file: PathBuf,
+        /// Which of its namespaces are served; [`Namespaces::Own`] stands for all here.
+        namespaces: Namespaces,
+    },
+}
+
+/// Which namespaces are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Namespaces {
+    /// The one the manager runs in.
+    Own,
+    /// These.
+    These(BTreeSet<String>),
+    /// All.
+    All,
+}
+
+/// Who answers for Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AnswerServices {
+    /// The index, right at once.
+    Index,
+    /// The upstreams, like any other name.
+    Upstream,
+}
+
+/// Which answer wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AnswerOrder {
+    /// The first in search order with data.
+    Search,
+    /// The first to arrive.
+    First,
+}
+
+/// Whether an expanded name is also tried as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BareSingleLabel {
+    /// After every expanded name was negative.
+    Last,
+    /// Not at all.
+    Never,
+}
+
+/// How a session proves what it may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Auth {
+    /// By a token per namespace.
+    Token,
+    /// By having got through a port-forward at all.
+    PortForward,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The default DNS port of the pod; a Service maps 53 to it, so that no privilege is needed.
+pub const DNS_PORT: u16 = 1053;
+/// The default gRPC port, reached by a port-forward.
+pub const GRPC_PORT: u16 = 7080;
+/// The default port of the probes.
+pub const ADMIN_PORT: u16 = 7081;
+
+impl Config {
+    /// Tells whether whoever gets through one port-forward sees several namespaces.
+    #[must_use]
+    pub fn shares_namespaces(&self) -> bool {
+        let several = match &self.source {
+            Source::None | Source::Kubernetes(Namespaces::Own) => false,
+            Source::Kubernetes(Namespaces::These(names))
+            | Source::Manifests {
+                namespaces: Namespaces::These(names),
+                ..
+            } => names.len() > 1,
+            Source::Kubernetes(Namespaces::All)
+            | Source::Manifests {
+                namespaces: Namespaces::All | Namespaces::Own,
+                ..
+            } => true,
+        };
+        several && self.auth == Auth::PortForward
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            dns_listen: vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, DNS_PORT))],
+            grpc_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, GRPC_PORT)),
+            admin_listen: SocketAddr::from((Ipv6Addr::UNSPECIFIED, ADMIN_PORT)),
+            resolution: Resolution::default(),
+            source: Source::None,
+            answer_services: AnswerServices::Index,
+            auth: Auth::Token,
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+impl Default for Resolution {
+    fn default() -> Self {
+        Self {
+            resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
+            upstreams: Vec::new(),
+            search: Vec::new(),
+            ndots: None,
+            timeout: None,
+            attempts: None,
+            cluster_domain: None,
+            answer_order: AnswerOrder::Search,
+            bare_single_label: BareSingleLabel::Last,
+            absolute_zones: Vec::new(),
+        }
+    }
+}

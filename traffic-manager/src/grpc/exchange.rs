@@ -1,0 +1,116 @@
+//! `ExchangeDns`: DNS messages of a session, answered side by side and matched by tag.
+
+use futures::{Stream, StreamExt, stream};
+use kubebridge_proto::v1;
+use kubebridge_proto::v1::dns_failure::Reason;
+use kubebridge_proto::v1::exchange_dns_response::Outcome;
+use tokio::task::JoinSet;
+use tonic::{Status, Streaming};
+use tracing::debug;
+
+use super::Service;
+use crate::sessions::Lease;
+
+/// The most queries of one stream worked on at once. A browser opening a page asks some fifty
+/// names, of three types each; what comes on top waits in the client's send window.
+pub(super) const MAX_IN_FLIGHT: usize = 256;
+
+type Answered = Result<v1::ExchangeDnsResponse, Status>;
+
+/// One open exchange; dropping it cancels what is in flight.
+struct Exchange {
+    service: Service,
+    requests: Option<Streaming<v1::ExchangeDnsRequest>>,
+    session: Option<Lease>,
+    answers: JoinSet<v1::ExchangeDnsResponse>,
+    failed: bool,
+}
+
+pub(super) fn stream(
+    service: Service,
+    requests: Streaming<v1::ExchangeDnsRequest>,
+) -> impl Stream<Item = Answered> + Send {
+    let exchange = Exchange {
+        service,
+        requests: Some(requests),
+        session: None,
+        answers: JoinSet::new(),
+        failed: false,
+    };
+    stream::unfold(exchange, |mut exchange| async move {
+        if exchange.failed {
+            return None;
+        }
+        let answered = exchange.next().await?;
+        exchange.failed = answered.is_err();
+        Some((answered, exchange))
+    })
+}
+
+impl Exchange {
+    async fn next(&mut self) -> Option<Answered> {
+        loop {
+            let room = self.answers.len() < MAX_IN_FLIGHT;
+            if self.requests.is_none() && self.answers.is_empty() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                Some(answer) = self.answers.join_next() => match answer {
+                    Ok(answer) => return Some(Ok(answer)),
+                    Err(error) => return Some(Err(Status::internal(error.to_string()))),
+                },
+                // What is in flight is still answered.
+                () = self.service.shutdown.cancelled(), if self.requests.is_some() => {
+                    self.requests = None;
+                }
+                request = next_request(&mut self.requests), if room => match request {
+                    None => self.requests = None,
+                    Some(Err(status)) => {
+                        debug!(%status, "exchange broken off");
+                        return Some(Err(status));
+                    }
+                    Some(Ok(request)) => {
+                        if let Err(status) = self.start(request) {
+                            return Some(Err(status));
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    fn start(&mut self, request: v1::ExchangeDnsRequest) -> Result<(), Status> {
+        let session = match &self.session {
+            Some(session) => session,
+            None => self
+                .session
+                .insert(self.service.session(&request.session_id)?.lease()),
+        };
+        let view = session.view();
+        let resolver = std::sync::Arc::clone(&self.service.resolver);
+        self.answers.spawn(async move {
+            let outcome = match resolver.answer(&request.query, &view).await {
+                Some(reply) => Outcome::Reply(reply),
+                None => Outcome::Failure(v1::DnsFailure {
+                    reason: Reason::NotAQuery.into(),
+                    detail: "not a DNS query".to_owned(),
+                }),
+            };
+            v1::ExchangeDnsResponse {
+                tag: request.tag,
+                outcome: Some(outcome),
+            }
+        });
+        Ok(())
+    }
+}
+
+async fn next_request(
+    requests: &mut Option<Streaming<v1::ExchangeDnsRequest>>,
+) -> Option<Result<v1::ExchangeDnsRequest, Status>> {
+    match requests {
+        Some(requests) => requests.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,144 @@
+//! What one client has of one namespace, and which frame it needs next. No IO but the index.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, RouteUpdate, ServiceRoute};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::COALESCE;
+use crate::kubernetes::index::{Changes, Head, Index};
+
+pub(super) struct Subscription {
+    namespace: String,
+    head: watch::Receiver<Head>,
+    /// The revision the client holds; 0 for none.
+    revision: u64,
+    /// The state the client was told.
+    state: Option<NamespaceState>,
+    /// The rest of a snapshot that has begun: it is always finished, as the client waits for it.
+    snapshot: Option<Snapshot>,
+    /// No delta before this.
+    not_before: Option<Instant>,
+}
+
+struct Snapshot {
+    revision: u64,
+    routes: VecDeque<Arc<ServiceRoute>>,
+}
+
+impl Subscription {
+    pub(super) fn new(namespace: String, head: watch::Receiver<Head>, revision: u64) -> Self {
+        Self {
+            namespace,
+            head,
+            revision,
+            state: None,
+            snapshot: None,
+            not_before: None,
+        }
+    }
+
+    /// Returns the next frame for the client, if it needs one now.
+    pub(super) fn next(&mut self, index: &Index, now: Instant) -> Option<RouteUpdate> {
+        if let Some(page) = self.page() {
+            return Some(page);
+        }
+        let state = self.head.borrow_and_update().state.clone();
+        if self.state.as_ref() != Some(&state) {
+            self.state = Some(state.clone());
+            let namespace = self.namespace.clone();
+            return Some(RouteUpdate::State { namespace, state });
+        }
+        if state != NamespaceState::Synced || self.not_before.is_some_and(|at| now < at) {
+            return None;
+        }
+        self.not_before = None;
+        match index.since(&self.namespace, self.revision) {
+            Changes::Nothing => None,
+            Changes::Delta {
+                revision,
+                upserts,
+                deletes,
+            } if upserts.len() + deletes.len() <= PAGE_ROUTES => {
+                self.not_before = Some(now + COALESCE);
+                Some(self.delta(revision, &upserts, deletes))
+            }
+            // Too much for one frame: the table in pages.
+            Changes::Delta { .. } => match index.since(&self.namespace, 0) {
+                Changes::Snapshot { revision, routes } => self.begin(revision, routes, now),
+                Changes::Nothing | Changes::Delta { .. } => None,
+            },
+            Changes::Snapshot { revision, routes } => self.begin(revision, routes, now),
+        }
+    }
+
+    /// Waits until [`Self::next`] may have something: may return early, never late.
+    pub(super) async fn changed(&mut self) {
+        if self.snapshot.is_some() {
+            return;
+        }
+        if let Some(at) = self.not_before {
+            tokio::time::sleep_until(at).await;
+            return;
+        }
+        if self.head.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn begin(
+        &mut self,
+        revision: u64,
+        routes: Vec<Arc<ServiceRoute>>,
+        now: Instant,
+    ) -> Option<RouteUpdate> {
+        self.not_before = Some(now + COALESCE);
+        self.snapshot = Some(Snapshot {
+            revision,
+            routes: routes.into(),
+        });
+        self.page()
+    }
+
+    fn page(&mut self) -> Option<RouteUpdate> {
+        let snapshot = self.snapshot.as_mut()?;
+        let revision = snapshot.revision;
+        let count = snapshot.routes.len().min(PAGE_ROUTES);
+        let routes = snapshot
+            .routes
+            .drain(..count)
+            .map(Arc::unwrap_or_clone)
+            .collect();
+        let last = snapshot.routes.is_empty();
+        if last {
+            self.snapshot = None;
+            self.revision = revision;
+        }
+        Some(RouteUpdate::Page {
+            namespace: self.namespace.clone(),
+            revision,
+            routes,
+            last,
+        })
+    }
+
+    fn delta(
+        &mut self,
+        revision: u64,
+        upserts: &[Arc<ServiceRoute>],
+        deletes: Vec<String>,
+    ) -> RouteUpdate {
+        let base_revision = std::mem::replace(&mut self.revision, revision);
+        let upserts = upserts.iter().map(|route| (**route).clone()).collect();
+        let namespace = self.namespace.clone();
+        RouteUpdate::Delta {
+            namespace,
+            base_revision,
+            revision,
+            upserts,
+            deletes,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The gRPC server on its listener: limits, keepalive, health, graceful end.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kubebridge_proto::v1::traffic_manager_server::TrafficManagerServer;
+use tokio::net::TcpListener;
+use tonic::transport::Server;
+
+use super::Service;
+use crate::limit::Limited;
+use crate::sessions::MAX_SESSIONS;
+
+/// The largest message a client may send: a DNS message of 65,535 octets and its envelope.
+const MAX_REQUEST: usize = 128 * 1024;
+
+/// The most connections: one for each session that is possible, and one for its data plane.
+const MAX_CONNECTIONS: usize = 2 * MAX_SESSIONS;
+
+/// The most calls at once on one connection; a client has four, the rest is head room.
+const MAX_CALLS: u32 = 256;
+
+/// How often a quiet connection is tried, and how long it may take to show that it lives: a laptop
+/// that fell asleep is gone within half a minute.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Windows for a link of 100 ms round trip at some 80 Mbit/s a stream.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Serves until the service's shutdown, then until the open calls have ended.
+///
+/// # Errors
+/// When the server cannot go on.
+pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
+    let shutdown = service.shutdown.clone();
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<TrafficManagerServer<Service>>().await;
+    let ending = async move {
+        shutdown.cancelled().await;
+        health
+            .set_not_serving::<TrafficManagerServer<Service>>()
+            .await;
+    };
+    let incoming = Limited::new(listener, MAX_CONNECTIONS).connections();
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(MAX_CALLS)
+        .add_service(health_service)
+        .add_service(TrafficManagerServer::new(service).max_decoding_message_size(MAX_REQUEST))
+        .serve_with_incoming_shutdown(incoming, ending)
+        .await
+        .context("gRPC server failed")
+}

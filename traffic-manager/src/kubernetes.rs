@@ -1,0 +1,12 @@
+//! The Kubernetes side: Services in, a table per namespace out.
+//!
+//! Only this folder names Kubernetes types. [`index`] is pure and fed by [`watch`] or by manifests;
+//! nothing here knows about gRPC or DNS.
+
+pub mod cidrs;
+mod follow;
+pub mod index;
+pub mod manifest;
+pub mod namespaces;
+pub mod service;
+pub mod watch;

@@ -1,0 +1,371 @@
+//! What readers of the index see, step by step and for random histories.
+
+use kubebridge_proto::routes::ServiceKind;
+use proptest::prelude::*;
+
+use super::*;
+
+fn service(namespace: &str, name: &str, ip: &str) -> ServiceRoute {
+    ServiceRoute {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        kind: ServiceKind::ClusterIp,
+        cluster_ips: vec![ip.parse().unwrap()],
+        ports: Vec::new(),
+        external_name: None,
+    }
+}
+
+fn only(namespace: &str) -> Scope {
+    Scope::Namespace(namespace.to_owned())
+}
+
+fn index_of(names: &[&str]) -> Index {
+    let set = names.iter().map(|name| (*name).to_owned()).collect();
+    Index::new(Served::Namespaces(set), 1000)
+}
+
+fn snapshot(index: &Index, namespace: &str) -> (u64, Vec<String>) {
+    match index.since(namespace, 0) {
+        Changes::Snapshot { revision, routes } => {
+            let text = |route: &Arc<ServiceRoute>| {
+                format!("{}={}", route.name, route.cluster_ips.first().unwrap())
+            };
+            (revision, routes.iter().map(text).collect())
+        }
+        Changes::Nothing | Changes::Delta { .. } => panic!("no snapshot"),
+    }
+}
+
+fn delta(index: &Index, namespace: &str, revision: u64) -> (Vec<String>, Vec<String>) {
+    match index.since(namespace, revision) {
+        Changes::Delta {
+            upserts, deletes, ..
+        } => (
+            upserts.iter().map(|route| route.name.clone()).collect(),
+            deletes,
+        ),
+        Changes::Nothing | Changes::Snapshot { .. } => panic!("no delta"),
+    }
+}
+
+#[test]
+fn a_namespace_waits_until_its_first_reset() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    let mut head = index.subscribe("default");
+    assert_eq!(head.borrow_and_update().state, NamespaceState::Waiting);
+    assert_eq!(index.lookup("default", "authors", now), Found::NotSynced);
+    index.reset(&only("default"), vec![], now);
+    assert!(head.has_changed().unwrap());
+    assert_eq!(head.borrow_and_update().state, NamespaceState::Synced);
+    assert_eq!(index.lookup("default", "authors", now), Found::Unknown);
+}
+
+#[test]
+fn a_namespace_that_is_not_served_has_no_source() {
+    let now = Instant::now();
+    for served in [Served::Nothing, Served::Namespaces(["a".to_owned()].into())] {
+        let index = Index::new(served, 1);
+        assert_eq!(
+            index.subscribe("shop").borrow().state,
+            NamespaceState::NoSource
+        );
+        assert_eq!(index.apply(service("shop", "authors", "10.0.0.1")), []);
+        index.reset(
+            &Scope::All,
+            vec![service("shop", "authors", "10.0.0.1")],
+            now,
+        );
+        assert_eq!(index.lookup("shop", "authors", now), Found::NotSynced);
+        assert_eq!(index.pointers("10.0.0.1".parse().unwrap()), []);
+    }
+}
+
+#[test]
+fn with_all_served_a_namespace_without_services_is_synced_and_empty() {
+    let now = Instant::now();
+    let index = Index::new(Served::All, 1);
+    let head = index.subscribe("early");
+    assert_eq!(head.borrow().state, NamespaceState::Waiting);
+    index.reset(&Scope::All, vec![], now);
+    assert_eq!(head.borrow().state, NamespaceState::Synced);
+    assert_eq!(
+        index.subscribe("late").borrow().state,
+        NamespaceState::Synced
+    );
+    assert_eq!(index.lookup("never-asked", "x", now), Found::Unknown);
+}
+
+#[test]
+fn a_change_is_a_delta_for_who_has_the_revision_before() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    let (revision, _) = snapshot(&index, "default");
+    index.apply(service("default", "b", "10.0.0.2"));
+    index.delete("default", "a", now);
+    assert_eq!(
+        delta(&index, "default", revision),
+        (vec!["b".into()], vec!["a".into()])
+    );
+}
+
+#[test]
+fn the_same_route_again_changes_nothing() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    let (revision, _) = snapshot(&index, "default");
+    assert_eq!(index.apply(service("default", "a", "10.0.0.1")), []);
+    assert_eq!(index.delete("default", "unknown", now), []);
+    assert_eq!(
+        index.reset(
+            &only("default"),
+            vec![service("default", "a", "10.0.0.1")],
+            now
+        ),
+        []
+    );
+    assert_eq!(index.since("default", revision), Changes::Nothing);
+}
+
+#[test]
+fn a_service_made_again_under_its_name_is_an_upsert_with_the_new_address() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    let (revision, _) = snapshot(&index, "default");
+    index.delete("default", "a", now);
+    index.apply(service("default", "a", "10.0.0.9"));
+    assert_eq!(
+        delta(&index, "default", revision),
+        (vec!["a".into()], vec![])
+    );
+    assert_eq!(snapshot(&index, "default").1, ["a=10.0.0.9"]);
+    assert_eq!(index.pointers("10.0.0.1".parse().unwrap()), []);
+    assert_eq!(index.pointers("10.0.0.9".parse().unwrap()).len(), 1);
+}
+
+#[test]
+fn a_relist_removes_only_what_is_gone_and_is_one_revision() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    let before = ["a", "b", "c"]
+        .map(|name| service("default", name, "10.0.0.1"))
+        .to_vec();
+    index.reset(&only("default"), before, now);
+    let (revision, _) = snapshot(&index, "default");
+    let after = vec![
+        service("default", "b", "10.0.0.1"),
+        service("default", "d", "10.0.0.4"),
+    ];
+    let changed = index.reset(&only("default"), after, now);
+    let names: Vec<_> = changed
+        .iter()
+        .map(|changed| changed.key.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "c", "d"]);
+    let expected = (vec!["d".into()], vec!["a".into(), "c".into()]);
+    assert_eq!(delta(&index, "default", revision), expected);
+    assert_eq!(snapshot(&index, "default").0, revision + 1);
+}
+
+#[test]
+fn a_reader_too_far_behind_gets_a_snapshot_never_a_gap() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    let (start, _) = snapshot(&index, "default");
+    index.apply(service("default", "first", "10.0.0.2"));
+    for round in 0..1023_u32 {
+        let ip = std::net::Ipv4Addr::from(round);
+        index.apply(service("default", "busy", &ip.to_string()));
+    }
+    assert_eq!(delta(&index, "default", start).0, ["busy", "first"]);
+    index.apply(service("default", "busy", "10.9.9.9"));
+    let Changes::Snapshot { routes, .. } = index.since("default", start) else {
+        panic!("a delta without the first change")
+    };
+    assert_eq!(routes.len(), 3);
+}
+
+#[test]
+fn a_revision_of_another_manager_gets_a_snapshot() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    for stranger in [0, 7, 999, 1_000_000] {
+        assert!(matches!(
+            index.since("default", stranger),
+            Changes::Snapshot { .. }
+        ));
+    }
+}
+
+#[test]
+fn a_deleted_service_is_gone_for_a_minute() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    index.delete("default", "a", now);
+    let later = |seconds| now + Duration::from_secs(seconds);
+    assert_eq!(index.lookup("default", "a", later(59)), Found::Gone);
+    assert_eq!(index.lookup("default", "a", later(60)), Found::Unknown);
+    index.apply(service("default", "a", "10.0.0.2"));
+    assert!(matches!(
+        index.lookup("default", "a", later(1)),
+        Found::Route(_)
+    ));
+}
+
+#[test]
+fn one_namespace_forbidden_leaves_the_others_alone() {
+    let now = Instant::now();
+    let index = index_of(&["default", "shop"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    let forbidden = NamespaceState::Forbidden {
+        verb: "list".to_owned(),
+        resource: "services".to_owned(),
+    };
+    index.set_state(&only("shop"), &forbidden);
+    assert_eq!(index.subscribe("shop").borrow().state, forbidden);
+    assert_eq!(
+        index.subscribe("default").borrow().state,
+        NamespaceState::Synced
+    );
+    assert_eq!(index.lookup("shop", "a", now), Found::NotSynced);
+}
+
+#[test]
+fn a_lost_right_keeps_the_routes_but_not_the_answers() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    index.reset(
+        &only("default"),
+        vec![service("default", "a", "10.0.0.1")],
+        now,
+    );
+    let forbidden = NamespaceState::Forbidden {
+        verb: "list".to_owned(),
+        resource: "services".to_owned(),
+    };
+    index.set_state(&only("default"), &forbidden);
+    assert_eq!(snapshot(&index, "default").1.len(), 1);
+    assert_eq!(index.lookup("default", "a", now), Found::NotSynced);
+    assert_eq!(index.pointers("10.0.0.1".parse().unwrap()), []);
+}
+
+#[test]
+fn the_names_of_namespaces_follow_the_services() {
+    let now = Instant::now();
+    let index = Index::new(Served::All, 1);
+    let names = index.names();
+    index.reset(&Scope::All, vec![service("shop", "a", "10.0.0.1")], now);
+    let _asked = index.subscribe("only-asked-for");
+    index.apply(service("default", "a", "10.0.0.2"));
+    let found: Vec<_> = names.borrow().iter().cloned().collect();
+    assert_eq!(found, ["default", "shop"]);
+}
+
+#[test]
+fn namespaces_nobody_follows_are_dropped_when_there_are_too_many() {
+    let index = Index::new(Served::All, 1);
+    for number in 0..=MAX_IDLE_NAMESPACES {
+        drop(index.subscribe(&format!("n{number}")));
+    }
+    let kept = index.subscribe("kept");
+    assert_eq!(index.inner.lock().tables.len(), 1);
+    drop(kept);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Apply(u8, u8),
+    Delete(u8),
+    Reset(Vec<(u8, u8)>),
+    Read,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..6u8, 0..4u8).prop_map(|(name, ip)| Step::Apply(name, ip)),
+        (0..6u8).prop_map(Step::Delete),
+        proptest::collection::vec((0..6u8, 0..4u8), 0..5).prop_map(Step::Reset),
+        Just(Step::Read),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, a reader that applies what it is given holds what the index holds.
+    #[test]
+    fn a_reader_that_follows_ends_with_the_same_table(
+        steps in proptest::collection::vec(step(), 0..60)
+    ) {
+        let now = Instant::now();
+        let index = index_of(&["default"]);
+        let make = |name: u8, ip: u8| service("default", &format!("s{name}"), &format!("10.0.0.{ip}"));
+        let mut held: BTreeMap<String, ServiceRoute> = BTreeMap::new();
+        let mut revision = 0;
+        let mut read = |index: &Index| match index.since("default", revision) {
+            Changes::Nothing => held.clone(),
+            Changes::Delta { revision: next, upserts, deletes } => {
+                for name in deletes {
+                    assert!(held.remove(&name).is_some() || revision != next);
+                }
+                held.extend(upserts.iter().map(|route| (route.name.clone(), (**route).clone())));
+                revision = next;
+                held.clone()
+            }
+            Changes::Snapshot { revision: next, routes } => {
+                held = routes.iter().map(|route| (route.name.clone(), (**route).clone())).collect();
+                revision = next;
+                held.clone()
+            }
+        };
+        for step in steps {
+            match step {
+                Step::Apply(name, ip) => drop(index.apply(make(name, ip))),
+                Step::Delete(name) => drop(index.delete("default", &format!("s{name}"), now)),
+                Step::Reset(all) => {
+                    let routes = all.into_iter().map(|(name, ip)| make(name, ip)).collect();
+                    index.reset(&only("default"), routes, now);
+                }
+                Step::Read => drop(read(&index)),
+            }
+        }
+        let followed: Vec<_> = read(&index).into_values().collect();
+        let (_, whole) = snapshot(&index, "default");
+        let text: Vec<_> =
+            followed.iter().map(|route| format!("{}={}", route.name, route.cluster_ips[0])).collect();
+        prop_assert_eq!(text, whole);
+    }
+}
