@@ -90,13 +90,12 @@ async fn answers_are_kept_by_name_type_do_cd_and_view_and_by_nothing_else() {
 async fn ttls_fall_and_never_rise_and_zero_is_a_miss() {
     let world = World::saying(with_ttl(30)).await;
     let mut ttls = Vec::new();
-    for _ in 0..31 {
+    for _ in 0..7 {
         let how = TRANSPORTS[ttls.len() % 2];
         ttls.push(parsed(&world.ask(how, &web()).await).answers[0].ttl);
-        pass_seconds(1).await;
+        pass_seconds(5).await;
     }
-    let expected: Vec<u32> = (1..=30).rev().chain([30]).collect();
-    assert_eq!(ttls, expected);
+    assert_eq!(ttls, [30, 25, 20, 15, 10, 5, 30]);
     assert_eq!(world.received().len(), 2);
 }
 
