@@ -132,8 +132,13 @@ impl From<&ExchangeError> for NoReply {
     fn from(error: &ExchangeError) -> Self {
         match error {
             ExchangeError::Timeout => Self::Silence,
-            ExchangeError::Io { .. } | ExchangeError::Closed => Self::Network,
-            ExchangeError::Malformed(_) | ExchangeError::Overloaded => Self::Other,
+            ExchangeError::Io { .. }
+            | ExchangeError::Closed
+            | ExchangeError::Tls { .. }
+            | ExchangeError::Proxy { .. } => Self::Network,
+            ExchangeError::Malformed(_)
+            | ExchangeError::HttpStatus(_)
+            | ExchangeError::Overloaded => Self::Other,
         }
     }
 }
