@@ -276,6 +276,7 @@ fn conclude(asked: &Name, candidates: &[Candidate], outcomes: Outcomes) -> Resol
         verdict,
         finding,
         keeps_failure,
+        reason,
         ..
     } = outcomes;
     match verdict.result {
@@ -284,7 +285,10 @@ fn conclude(asked: &Name, candidates: &[Candidate], outcomes: Outcomes) -> Resol
             no_data(asked, &candidates[spot.candidate], finding, ttl, &verdict)
         }
         Settled::NxDomain(spot, ttl) => no_name(asked, candidates, spot.candidate, finding, ttl),
-        Settled::Failed => Resolution::failure(keeps_failure),
+        Settled::Failed => Resolution {
+            reason,
+            ..Resolution::failure(keeps_failure)
+        },
     }
 }
 

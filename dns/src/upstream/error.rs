@@ -107,7 +107,11 @@ impl TlsRefusal {
             return Some(Self::HungUp);
         }
         let error = error.get_ref()?.downcast_ref::<Rustls>()?;
-        Some(match error {
+        Some(Self::of_tls(error))
+    }
+
+    pub(super) fn of_tls(error: &Rustls) -> Self {
+        match error {
             Rustls::InvalidCertificate(reason) => Self::of_certificate(reason, error),
             Rustls::InvalidMessage(_) => Self::NotTls,
             Rustls::AlertReceived(AlertDescription::ProtocolVersion)
@@ -119,7 +123,7 @@ impl TlsRefusal {
             | Rustls::AlertReceived(AlertDescription::NoApplicationProtocol) => Self::WrongProtocol,
             // The library's errors are non-exhaustive.
             other => Self::Other(other.to_string()),
-        })
+        }
     }
 
     fn of_certificate(reason: &CertificateError, error: &Rustls) -> Self {

@@ -117,19 +117,28 @@ async fn write(
     ids: &Ids,
     mut queries: mpsc::Receiver<Outgoing>,
 ) -> Reason {
-    while let Some(query) = queries.recv().await {
-        // Who asked may have gone while the query waited here.
-        if !ids.is_pending(query.id) {
+    let mut batch = Vec::with_capacity(WRITE_QUEUE);
+    let mut bytes = Vec::new();
+    while queries.recv_many(&mut batch, WRITE_QUEUE).await > 0 {
+        // What waits together goes out together: one segment, and within TLS one record.
+        for query in batch.drain(..) {
+            // Who asked may have gone while the query waited here.
+            if ids.is_pending(query.id) {
+                bytes.extend_from_slice(&query.framed);
+            }
+        }
+        if bytes.is_empty() {
             continue;
         }
         ids.sent(Instant::now());
         let written = async {
-            output.write_all(&query.framed).await?;
+            output.write_all(&bytes).await?;
             output.flush().await
         };
         if let Err(error) = written.await {
             return Reason::Io(error.kind());
         }
+        bytes.clear();
     }
     Reason::Ended
 }

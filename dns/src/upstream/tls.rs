@@ -6,14 +6,15 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier;
+use tokio_rustls::rustls::client::{ClientConnection, Resumption, WebPkiServerVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::version::TLS13;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, Error, HandshakeKind, RootCertStore};
 
 use super::error::{ExchangeError, TlsRefusal};
 use super::trust::{Stamp, Trust, TrustError};
@@ -43,6 +44,12 @@ struct Loaded {
     stamps: Vec<Option<Stamp>>,
     roots: Arc<RootCertStore>,
     generation: u64,
+    clients: Clients,
+}
+
+#[derive(Debug, Clone)]
+struct Clients {
+    verifier: Arc<WebPkiServerVerifier>,
     dot: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
 }
@@ -56,8 +63,7 @@ impl TrustStore {
         let loaded = Loaded {
             stamps,
             generation: 0,
-            dot: client(&provider, &roots, Alpn::Dot),
-            http2: client(&provider, &roots, Alpn::Http2),
+            clients: Clients::new(&provider, &roots),
             roots,
         };
         Ok(Self {
@@ -87,32 +93,44 @@ impl TrustStore {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let client = self.client(alpn);
+        let clients = self.clients();
+        let client = match alpn {
+            Alpn::Dot => &clients.dot,
+            Alpn::Http2 => &clients.http2,
+        };
         let refused = |refusal| ExchangeError::Tls {
             server_name: name.to_str().into_owned(),
             refusal,
         };
-        let secured = TlsConnector::from(client).connect(name.clone(), stream);
+        let secured = TlsConnector::from(Arc::clone(client)).connect(name.clone(), stream);
         let secured = secured
             .await
             .map_err(|error| match TlsRefusal::of_handshake(&error) {
                 Some(refusal) => refused(refusal),
                 None => ExchangeError::io("agree on encryption with", error),
             })?;
-        let agreed = secured.get_ref().1.alpn_protocol();
+        let connection = secured.get_ref().1;
+        if let Err(error) = check_resumed(connection, name, &clients.verifier) {
+            self.forget_sessions();
+            return Err(refused(TlsRefusal::of_tls(&error)));
+        }
+        let agreed = connection.alpn_protocol();
         if alpn == Alpn::Http2 && agreed != Some(alpn.id()) {
             return Err(refused(TlsRefusal::WrongProtocol));
         }
         Ok(secured)
     }
 
-    fn client(&self, alpn: Alpn) -> Arc<ClientConfig> {
+    fn clients(&self) -> Clients {
         let mut loaded = self.loaded.lock();
         self.refresh(&mut loaded);
-        match alpn {
-            Alpn::Dot => Arc::clone(&loaded.dot),
-            Alpn::Http2 => Arc::clone(&loaded.http2),
-        }
+        loaded.clients.clone()
+    }
+
+    /// Lets the next handshake be a full one, with the certificate that the server has now.
+    fn forget_sessions(&self) {
+        let mut loaded = self.loaded.lock();
+        loaded.clients = Clients::new(&self.provider, &loaded.roots);
     }
 
     /// Reads the authorities again if a file has changed. Those that cannot be read leave the
@@ -135,8 +153,7 @@ impl TrustStore {
             return;
         }
         tracing::info!(authorities = roots.len(), "trust store changed");
-        loaded.dot = client(&self.provider, &roots, Alpn::Dot);
-        loaded.http2 = client(&self.provider, &roots, Alpn::Http2);
+        loaded.clients = Clients::new(&self.provider, &roots);
         loaded.roots = roots;
         loaded.generation += 1;
     }
@@ -151,20 +168,47 @@ impl Alpn {
     }
 }
 
-/// Makes settings with sessions of their own, so that none outlives the trust it was made under.
-fn client(
-    provider: &Arc<CryptoProvider>,
-    roots: &Arc<RootCertStore>,
-    alpn: Alpn,
-) -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(Arc::clone(provider));
-    let builder = builder
-        .with_protocol_versions(&[&TLS13])
-        .expect("ring has the cipher suites of TLS 1.3");
-    let mut client = builder
-        .with_root_certificates(Arc::clone(roots))
-        .with_no_client_auth();
-    client.alpn_protocols = vec![alpn.id().to_vec()];
-    client.resumption = Resumption::in_memory_sessions(SESSIONS);
-    Arc::new(client)
+impl Clients {
+    /// Makes settings with sessions of their own, so that none outlives the trust it was made
+    /// under.
+    fn new(provider: &Arc<CryptoProvider>, roots: &Arc<RootCertStore>) -> Self {
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
+        let verifier = verifier.build().expect("a trust store is never empty");
+        let client = |alpn: Alpn| {
+            let builder = ClientConfig::builder_with_provider(Arc::clone(provider));
+            let builder = builder
+                .with_protocol_versions(&[&TLS13])
+                .expect("ring has the cipher suites of TLS 1.3");
+            let mut client = builder
+                .with_webpki_verifier(Arc::clone(&verifier))
+                .with_no_client_auth();
+            client.alpn_protocols = vec![alpn.id().to_vec()];
+            client.resumption = Resumption::in_memory_sessions(SESSIONS);
+            Arc::new(client)
+        };
+        Self {
+            dot: client(Alpn::Dot),
+            http2: client(Alpn::Http2),
+            verifier,
+        }
+    }
+}
+
+/// Checks the certificate of a resumed session, which the library takes as checked before: it may
+/// have expired since.
+fn check_resumed(
+    connection: &ClientConnection,
+    name: &ServerName<'static>,
+    verifier: &WebPkiServerVerifier,
+) -> Result<(), Error> {
+    if connection.handshake_kind() != Some(HandshakeKind::Resumed) {
+        return Ok(());
+    }
+    let certificates = connection.peer_certificates().unwrap_or_default();
+    let Some((server, issuers)) = certificates.split_first() else {
+        return Err(Error::NoCertificatesPresented);
+    };
+    let checked = verifier.verify_server_cert(server, issuers, name, &[], UnixTime::now());
+    checked.map(drop)
 }

@@ -256,3 +256,22 @@ async fn an_authority_added_to_the_ca_file_certifies_bind_from_then_on() {
         finds_a(&upstream).await;
     }
 }
+
+#[tokio::test]
+async fn questions_given_up_at_any_moment_cost_neither_bind_nor_its_connection() {
+    let bind = Bind::start().await;
+    for protocol in BOTH {
+        let relay = Relay::to(bind.at("right", protocol)).await;
+        let upstream = upstream(protocol, relay.address, &bind.settings());
+        finds_a(&upstream).await;
+        for round in 0..20 {
+            let asked = (0..20).map(|number| {
+                let limit = Duration::from_micros(100 * (number + round));
+                ask_within(&upstream, "a.example", RecordType::A, limit)
+            });
+            join_all(asked).await;
+            finds_a(&upstream).await;
+        }
+        assert_eq!(relay.count().opened, 1, "{protocol:?}");
+    }
+}

@@ -2,8 +2,11 @@
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -132,9 +135,23 @@ fn program(name: &str) -> String {
     found.into_os_string().into_string().unwrap()
 }
 
-/// Returns loopback addresses on which nobody listens.
+/// Where ports are taken from: below those that the system gives to outgoing connections, any of
+/// which could be gone again before the daemon binds it.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// Returns loopback addresses on which nobody listens, each once.
 pub(crate) fn free<const N: usize>() -> [SocketAddr; N] {
-    // All held at once, so that they differ.
-    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap())
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    // Tests that run as processes of their own begin in different places.
+    let next = NEXT.get_or_init(|| AtomicU16::new(rand::random_range(PORTS)));
+    [(); N].map(|()| {
+        loop {
+            let port = next.fetch_add(1, Ordering::Relaxed);
+            let port = PORTS.start + port % (PORTS.end - PORTS.start);
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            if TcpListener::bind(address).is_ok() {
+                return address;
+            }
+        }
+    })
 }

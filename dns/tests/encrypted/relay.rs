@@ -48,10 +48,12 @@ async fn run(listener: TcpListener, server: SocketAddr, count: watch::Sender<Cou
     let mut tasks = JoinSet::new();
     loop {
         let (mut near, _) = listener.accept().await.unwrap();
+        near.set_nodelay(true).unwrap();
         count.send_modify(|count| count.opened += 1);
         let count = count.clone();
         tasks.spawn(async move {
             if let Ok(mut far) = TcpStream::connect(server).await {
+                far.set_nodelay(true).unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
             }
             count.send_modify(|count| count.closed += 1);

@@ -32,6 +32,8 @@ pub(super) enum Validity {
     Now,
     Past,
     Future,
+    /// Valid until this long after the epoch.
+    Until(Duration),
 }
 
 impl Authority {
@@ -58,6 +60,7 @@ impl Authority {
             Validity::Now => {}
             Validity::Past => params.not_after = date_time_ymd(2020, 1, 1),
             Validity::Future => params.not_before = date_time_ymd(3000, 1, 1),
+            Validity::Until(end) => params.not_after = date_time_ymd(1970, 1, 1) + end,
         }
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());

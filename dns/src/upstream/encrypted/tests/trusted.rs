@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -150,6 +151,45 @@ async fn a_replaced_ca_file_is_trusted_from_the_next_question_on() {
         fs::write(file, format!("{}{}", world.authority.pem(), next.pem())).unwrap();
         ask_ok(&upstream, "a.test").await;
         assert_eq!((server.log().handshakes, server.log().resumed), (2, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_expires_is_refused_for_a_resumed_session_too() {
+    for protocol in BOTH {
+        let world = World::new();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        // Certificates count whole seconds: one to two from now.
+        let until = Validity::Until(Duration::from_secs(now.as_secs() + 2));
+        let certificate = world.authority.certify(NAME, until);
+        let server = Server::start(protocol, certificate, |_| answer()).await;
+        let upstream = world.upstream(protocol, server.address);
+        let start = Instant::now();
+        let error = loop {
+            assert!(start.elapsed() < LONG);
+            world.settings.connections.renew();
+            if let Err(error) = ask(&upstream, "a.test").await {
+                break error;
+            }
+        };
+        let expired = matches!(
+            error,
+            ExchangeError::Tls {
+                refusal: TlsRefusal::Expired,
+                ..
+            }
+        );
+        assert!(expired, "{error}");
+        // All but the first were resumed, and the one refused was forgotten.
+        server.sees(|log| log.connections == log.handshakes).await;
+        let log = server.log();
+        assert_eq!(log.resumed, log.handshakes - 1);
+        assert_eq!(refusal(&upstream).await, TlsRefusal::Expired);
+        let log = server.log();
+        assert_eq!(
+            (log.connections, log.resumed),
+            (log.handshakes + 1, log.handshakes - 1)
+        );
     }
 }
 
