@@ -138,7 +138,7 @@ impl Host for LocalHost {
             return Ok(undone);
         }
         // One failure must not keep the rest from being undone.
-        let dns = self.revert_dns().await;
+        let dns = self.end_dns().await;
         let all = dns.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
         undone.changes.extend(dns?);

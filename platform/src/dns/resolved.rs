@@ -43,6 +43,8 @@ pub struct Resolved {
     index: u32,
     /// Whether nothing was set by us yet.
     fresh: bool,
+    /// What was sent and taken over last; less than wished, perhaps.
+    sent: Option<Plan>,
     /// Whether the link turned out to be managed by systemd-networkd.
     networkd: bool,
 }
@@ -68,6 +70,7 @@ impl Resolved {
             link: link.to_owned(),
             index,
             fresh: true,
+            sent: None,
             networkd: false,
         }
     }
@@ -108,15 +111,15 @@ impl Resolved {
         Ok(Some((Peers { resolved, networkd }, bus)))
     }
 
-    /// Names the first setting of the link that is not as wished, without changing anything.
-    pub async fn difference(&self, intent: &DnsIntent) -> Result<Option<&'static str>, DnsError> {
+    /// Names the first setting of the link that is not as it was sent, without changing anything.
+    pub async fn difference(&self) -> Result<Option<&'static str>, DnsError> {
         let comparing = async {
             let (peers, _) = self.peers().await?.ok_or(DnsError::NotRunning)?;
-            let Some(state) = peers.resolved.link_state(self.index).await? else {
-                return Ok(Some("every setting"));
-            };
-            let plan = plan(intent, &state, false, &self.host_domains(&peers).await?);
-            Ok(difference(&state, &plan))
+            let state = peers.resolved.link_state(self.index).await?;
+            Ok(match (&state, &self.sent) {
+                (Some(state), Some(sent)) => difference(state, sent),
+                (None, _) | (_, None) => Some("every setting"),
+            })
         };
         let comparing = tokio::time::timeout(TOTAL_TIMEOUT, comparing);
         comparing.await.unwrap_or(Err(DnsError::Timeout {
@@ -133,6 +136,7 @@ impl Resolved {
             self.revert_by(&peers, &bus).await?;
         }
         self.fresh = false;
+        self.sent = None;
         self.send_servers(&mut peers, &bus, &plan.servers).await?;
         let setter = peers.setter();
         self.send_domains(setter, &mut plan).await?;
@@ -147,7 +151,9 @@ impl Resolved {
         }
         flush(&peers.resolved).await;
         self.verify(&peers.resolved, &plan).await?;
-        Ok(plan.warnings)
+        let warnings = plan.warnings.clone();
+        self.sent = Some(plan);
+        Ok(warnings)
     }
 
     /// Returns the link's state once systemd-resolved has heard of the link, a moment after the

@@ -1,6 +1,7 @@
 //! The DNS settings of the session's link: journalled, set once, sent again when they drifted.
 
 use super::{LocalHost, OpenLink};
+use crate::dns::DnsError;
 use crate::dns::resolved::Resolved;
 use crate::host::{Applied, HostError};
 use crate::intent::DnsIntent;
@@ -59,7 +60,7 @@ impl LocalHost {
         if let Some(dns) = &mut self.dns
             && dns.applied.is_some()
         {
-            let differs = dns.resolved.difference(&intent).await;
+            let differs = dns.resolved.difference().await;
             match differs.map_err(HostError::Dns)? {
                 None => return Ok(()),
                 Some(setting) => {
@@ -84,6 +85,18 @@ impl LocalHost {
         self.journalled(move |journal| journal.undone(seq)).await?;
         self.dns = None;
         Ok(Some("DNS settings of the link reverted".to_owned()))
+    }
+
+    /// Reverts the settings at the end of a session. Without a bus there is nobody to tell, but the
+    /// settings go with the link.
+    pub(super) async fn end_dns(&mut self) -> Result<Option<String>, HostError> {
+        match self.revert_dns().await {
+            Err(HostError::Dns(DnsError::Bus(error))) if self.link.is_some() => {
+                tracing::warn!(%error, "the link's DNS settings stay until the link goes");
+                self.drop_dns().await.map(|()| None)
+            }
+            reverted => reverted,
+        }
     }
 
     /// Forgets the settings of a link that is gone, as systemd-resolved has.

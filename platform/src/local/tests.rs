@@ -92,6 +92,45 @@ async fn undo_leaves_the_hosts_file_as_it_was_and_no_journal() {
 }
 
 #[tokio::test]
+async fn a_session_ends_in_order_although_its_runtime_folder_and_journal_were_removed() {
+    let machine = machine("127.0.0.1 localhost");
+    let before = machine.hosts();
+    let mut host = machine.host();
+    host.apply(&authors()).await.unwrap();
+    fs::remove_dir_all(&machine.sys.runtime_dir).unwrap();
+    fs::remove_dir_all(&machine.sys.state_dir).unwrap();
+    host.undo().await.unwrap();
+    assert_eq!(machine.hosts(), before);
+}
+
+#[tokio::test]
+async fn a_hosts_file_that_someone_removed_is_made_and_goes_again() {
+    let machine = machine("127.0.0.1 localhost");
+    let mut host = machine.host();
+    host.apply(&authors()).await.unwrap();
+    fs::remove_file(machine.sys.path("/etc/hosts")).unwrap();
+    let verified = host.verify().await;
+    assert_eq!(verified.repairs, ["1 lines put back into the hosts file"]);
+    host.undo().await.unwrap();
+    assert_eq!(machine.hosts().kind, crate::fs::Kind::Absent);
+}
+
+#[tokio::test]
+async fn a_hosts_file_of_a_strange_kind_does_not_keep_a_session_from_ending() {
+    let machine = machine("");
+    fs::remove_file(machine.sys.path("/etc/hosts")).unwrap();
+    fs::create_dir(machine.sys.path("/etc/hosts")).unwrap();
+    let mut host = machine.host();
+    assert!(matches!(
+        host.apply(&authors()).await,
+        Err(HostError::Hosts(_))
+    ));
+    host.undo().await.unwrap();
+    assert_eq!(machine.journals(), 0);
+    assert!(host.verify().await.troubles.is_empty());
+}
+
+#[tokio::test]
 async fn one_session_has_the_machine() {
     let machine = machine("");
     let host = machine.host();

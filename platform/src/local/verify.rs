@@ -11,6 +11,11 @@ impl LocalHost {
     /// being looked at.
     pub(super) async fn verify_all(&mut self) -> Verified {
         let mut verified = Verified::default();
+        match self.blocking(|files| Ok(files.has_ended())).await {
+            Ok(false) => {}
+            Ok(true) => return verified,
+            Err(error) => verified.troubles.push(error),
+        }
         match self.mend_link(&mut verified.repairs).await {
             Ok(relinked) => verified.link = relinked,
             Err(error) => verified.troubles.push(error),

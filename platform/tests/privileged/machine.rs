@@ -124,6 +124,13 @@ impl Machine {
         daemon.wait().unwrap();
     }
 
+    /// Kills the system bus.
+    pub(crate) fn kill_bus(&mut self) {
+        let mut daemon = self.daemons.remove(0);
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
     fn bus(&self) -> String {
         format!("unix:path={}/bus", self.folder.path().display())
     }

@@ -87,6 +87,20 @@ fn settings_on_a_link_that_outlived_its_session_are_reverted() {
 }
 
 #[test]
+fn a_bus_that_ended_does_not_keep_a_session_from_ending() {
+    let name = "session::a_bus_that_ended_does_not_keep_a_session_from_ending";
+    on_a_machine(name, async |machine| {
+        let mut machine = machine.with_resolved().await;
+        let before = state();
+        let (mut host, link) = connect(&machine.sys()).await;
+        machine.kill_bus();
+        host.undo().await.unwrap();
+        drop(link);
+        until("the state of the start", async || state() == before).await;
+    });
+}
+
+#[test]
 fn a_port_that_another_process_holds_is_named() {
     on_a_machine(
         "session::a_port_that_another_process_holds_is_named",
