@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
+use kubebridge_platform::fs::{Lock, make_dir};
 use kubebridge_platform::host::{Host, HostDns, HostError};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
-    Family, LocalHost, LookupError, leftovers, lookup_through_resolved, read_host_dns, recover,
+    Clock, DriftWatch, Family, Leftover, LocalHost, LookupError, Recovered, leftovers,
+    lookup_through_resolved, read_host_dns, recover,
 };
 
 use crate::failure::{Exit, Failure};
@@ -17,7 +19,7 @@ pub trait Os: Send + Sync {
     type Host: Host + 'static;
 
     /// Repairs what dead sessions left, and says what that was.
-    fn recover(&self) -> impl Future<Output = Result<Vec<String>, Failure>> + Send;
+    fn recover(&self) -> impl Future<Output = Result<Vec<Recovered>, Failure>> + Send;
 
     /// Takes the machine for one session.
     ///
@@ -31,6 +33,12 @@ pub trait Os: Send + Sync {
 
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
+
+    /// Starts noticing what others do to the machine.
+    fn watch(&self, clock: Clock) -> DriftWatch;
+
+    /// Returns the clock that counts the time the machine sleeps.
+    fn clock(&self) -> Clock;
 
     /// Returns the folder for sockets and locks.
     fn runtime(&self) -> &Path;
@@ -48,41 +56,60 @@ impl ThisMachine {
     /// # Errors
     ///
     /// The journals cannot be read.
-    pub async fn leftovers(&self) -> Result<Vec<String>, Failure> {
-        let found = leftovers(&self.sys).await.map_err(host_failure)?;
-        let words = found.iter().map(|left| {
-            format!(
-                "session {} (pid {}): {}",
-                left.session,
-                left.pid,
-                left.changes.join(", ")
-            )
-        });
-        Ok(words.collect())
+    pub async fn leftovers(&self) -> Result<Vec<Leftover>, Failure> {
+        leftovers(&self.sys).await.map_err(host_failure)
     }
+
+    /// Keeps other sessions off the machine until the lock is dropped.
+    ///
+    /// # Errors
+    ///
+    /// This user may not, or a session is running.
+    pub fn hold(&self) -> Result<Lock, Failure> {
+        check_privilege()?;
+        let files = |error| host_failure(HostError::Files(error));
+        make_dir(&self.sys.runtime_dir, 0o755, &self.sys.faults).map_err(files)?;
+        let path = self.sys.session_lock();
+        match Lock::try_acquire(&path, &self.sys.faults).map_err(files)? {
+            Some(mut lock) => {
+                // Only for the words of whoever finds it taken.
+                let _ = lock.sign(&format!("{}\n", std::process::id()));
+                Ok(lock)
+            }
+            None => {
+                let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
+                Err(host_failure(HostError::Busy {
+                    pid: pid.unwrap_or(0),
+                }))
+            }
+        }
+    }
+}
+
+fn check_privilege() -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Privilege,
+        "only root may change this machine's DNS and hosts file",
+    )
+    .with_hint("run the same command with sudo"))
 }
 
 impl Os for ThisMachine {
     type Host = LocalHost;
 
-    async fn recover(&self) -> Result<Vec<String>, Failure> {
-        let repaired = recover(&self.sys)
-            .await
-            .map_err(|error| host_failure(error).context("repairing what a dead session left"))?;
-        let words = repaired
-            .iter()
-            .map(|one| format!("session {}: {}", one.session, one.changes.join(", ")));
-        Ok(words.collect())
+    async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
+        recover(&self.sys).await.map_err(|error| {
+            host_failure(error)
+                .context("repairing what a dead session left")
+                .with_hint("free the disk or the file it names, then sudo kubebridge recover")
+        })
     }
 
     fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(Failure::message(
-                Exit::Privilege,
-                "only root may change this machine's DNS and hosts file",
-            )
-            .with_hint("sudo kubebridge connect …"));
-        }
+        check_privilege()?;
         LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)
     }
 
@@ -105,6 +132,14 @@ impl Os for ThisMachine {
         }
     }
 
+    fn watch(&self, clock: Clock) -> DriftWatch {
+        DriftWatch::start(&self.sys, clock)
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
     fn runtime(&self) -> &Path {
         &self.sys.runtime_dir
     }
@@ -119,6 +154,11 @@ pub fn runtime() -> PathBuf {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
+    if error.is_port_busy() {
+        return Failure::new(Exit::Busy, error)
+            .context("another program holds port 53")
+            .with_hint("ss -lntup 'sport = :53' names it; it must not listen on 0.0.0.0 or [::]");
+    }
     let busy = match &error {
         HostError::Busy { .. } => true,
         HostError::Intent(_)
