@@ -302,7 +302,7 @@ pub fn kubebridge_output(lab: &Lab, words: &[&str]) -> Result<String> {
 }
 
 /// The DNS server of the session's link, from systemd-resolved itself.
-fn resolver_address(lab: &Lab) -> Result<String> {
+pub fn resolver_address(lab: &Lab) -> Result<String> {
     // Link 3 (kb0): 198.19.248.2
     let links = lab.laptop.on().output(&["resolvectl", "dns"])?;
     let line = links.lines().find(|line| line.contains("(kb"));
