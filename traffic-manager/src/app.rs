@@ -126,6 +126,7 @@ pub async fn start(config: Config) -> Result<Running> {
         "admin",
         admin::serve(admin, readiness, exposition),
     );
+    addresses.log();
     Ok(Running {
         dns: addresses.dns,
         grpc: addresses.grpc,

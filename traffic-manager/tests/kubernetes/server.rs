@@ -111,14 +111,12 @@ fn certificate(authority: &Path) -> ServerConfig {
     let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    ServerConfig::builder_with_provider(Arc::new(
-        rustls::crypto::ring::default_provider(),
-    ))
-    .with_safe_default_protocol_versions()
-    .unwrap()
-    .with_no_client_auth()
-    .with_single_cert(vec![certificate.der().clone()], key)
-    .unwrap()
+    ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap()
 }
 
 /// Connections that got through the handshake.
