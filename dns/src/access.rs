@@ -3,7 +3,7 @@
 //! Pure, and asked twice: before the cache about the name asked, and after it about the names an
 //! answer points to, because answers of names that are never expanded are shared between views.
 
-use crate::name::Name;
+use crate::name::{MAX_LABEL, Name};
 use crate::view::{BarePolicy, Grant, View};
 
 /// Says whether a name is outside the cluster's namespaces or in one that is granted.
@@ -13,7 +13,12 @@ pub(crate) fn may_see(view: &View, name: &Name) -> bool {
         Grant::Namespaces(granted) => match namespace_of(name, &view.cluster_domain) {
             None => true,
             Some(namespace) => {
-                str::from_utf8(&namespace).is_ok_and(|namespace| granted.contains(namespace))
+                // Asked for every query, so it allocates nothing; grants are in lower case.
+                let mut folded = [0; MAX_LABEL];
+                let folded = &mut folded[..namespace.len()];
+                folded.copy_from_slice(namespace);
+                folded.make_ascii_lowercase();
+                str::from_utf8(folded).is_ok_and(|namespace| granted.contains(namespace))
             }
         },
     }
@@ -42,17 +47,20 @@ pub(crate) fn is_reverse(name: &Name) -> bool {
         && (second.eq_ignore_ascii_case(b"in-addr") || second.eq_ignore_ascii_case(b"ip6"))
 }
 
-/// Returns the lower-cased namespace of a name at or under `NS.svc.DOMAIN` or `NS.pod.DOMAIN`.
-pub(crate) fn namespace_of(name: &Name, cluster_domain: &Name) -> Option<Vec<u8>> {
-    let relative = name.strip_suffix(cluster_domain)?;
+/// Returns the namespace of a name at or under `NS.svc.DOMAIN` or `NS.pod.DOMAIN`, in its own case.
+pub(crate) fn namespace_of<'a>(name: &'a Name, cluster_domain: &Name) -> Option<&'a [u8]> {
+    if !name.ends_with(cluster_domain) {
+        return None;
+    }
+    let relative = name.label_count() - cluster_domain.label_count();
     let mut last_two = [None; 2];
-    for label in relative.labels() {
+    for label in name.labels().take(relative) {
         last_two = [last_two[1], Some(label)];
     }
     let [namespace, kind] = last_two;
     let kind = kind?;
     let is_namespaced = kind.eq_ignore_ascii_case(b"svc") || kind.eq_ignore_ascii_case(b"pod");
-    is_namespaced.then_some(namespace?.to_ascii_lowercase())
+    is_namespaced.then_some(namespace?)
 }
 
 #[cfg(test)]

@@ -112,6 +112,12 @@ impl Cache {
             .retain(|_, entry| !entry.dependencies().include(name));
     }
 
+    /// Returns how many answers there are, and what they weigh.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let entries = u64::try_from(self.map.len()).unwrap_or(u64::MAX);
+        (entries, self.map.weight())
+    }
+
     /// Removes everything.
     pub(crate) fn flush(&self) {
         self.purges.record(&Name::root());

@@ -13,8 +13,8 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
 use crate::flight::Member;
-use crate::interpret::{Finding, Kind, Told};
-use crate::message::names_in;
+use crate::interpret::{Finding, Kind, NoReply, Told};
+use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
 use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
@@ -44,6 +44,8 @@ pub(crate) struct Outcomes {
     pub(crate) finding: Finding,
     /// Whether a failure may be kept for its second.
     pub(crate) keeps_failure: bool,
+    /// Why it is a failure, if no upstream could be reached.
+    pub(crate) reason: Option<ExtendedError>,
     /// Where the aliases that were met led, the winner's and the others'.
     pub(crate) aliases: Vec<Name>,
 }
@@ -186,9 +188,10 @@ impl Run<'_> {
             let (member, deadline) = (Arc::clone(member), self.fanout.deadline);
             self.asking.push(Box::pin(async move {
                 let reply = member.ask(&name, kind, deadline).await;
-                let finding = reply.map_or_else(Finding::failed, |reply| {
-                    Finding::of_reply(&reply, &name, kind)
-                });
+                let finding = match reply {
+                    Ok(reply) => Finding::of_reply(&reply, &name, kind),
+                    Err(reason) => Finding::unanswered(reason),
+                };
                 (spot, finding)
             }));
         }
@@ -229,6 +232,7 @@ impl Run<'_> {
             .findings
             .iter()
             .all(|(_, finding)| finding.keeps_failure);
+        let reason = self.reason();
         let records = self
             .findings
             .iter()
@@ -252,7 +256,28 @@ impl Run<'_> {
             verdict,
             finding,
             keeps_failure,
+            reason,
             aliases,
         }
+    }
+
+    /// Says why every failed upstream failed, if none of them was heard of.
+    fn reason(&self) -> Option<ExtendedError> {
+        let failed = |(_, finding): &&(Spot, Finding)| finding.outcome == Outcome::Failed;
+        let failures = self.findings.iter().filter(failed);
+        let mut silent = !self.asking.is_empty();
+        for (_, finding) in failures {
+            match finding.no_reply? {
+                NoReply::Silence => silent = true,
+                NoReply::Network => {}
+                NoReply::Other => return None,
+            }
+        }
+        let reason = if silent {
+            ExtendedError::NO_REACHABLE_AUTHORITY
+        } else {
+            ExtendedError::NETWORK_ERROR
+        };
+        Some(reason)
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::interpret::Kind;
+use crate::interpret::{Kind, NoReply};
 use crate::message::CLASS_IN;
 use crate::name::Name;
 use crate::upstream::{ExchangeError, OutgoingQuery, Upstream};
@@ -22,8 +22,8 @@ use crate::upstream::{ExchangeError, OutgoingQuery, Upstream};
 #[cfg(test)]
 mod tests;
 
-/// The reply's bytes, or `None` when there is none.
-type Reply = Option<Arc<[u8]>>;
+/// The reply's bytes, or why there is none.
+type Reply = Result<Arc<[u8]>, NoReply>;
 
 /// A joined exchange that ended without a reply is begun again only if at least this much of the joiner's own time is left.
 const WORTH_ASKING_AGAIN: Duration = Duration::from_millis(50);
@@ -60,7 +60,7 @@ impl Member {
             let (exchange, joined) = self.join(name, kind, deadline);
             let reply = exchange.await;
             // The exchange that was joined had an earlier deadline: the joiner's own time is not over yet.
-            let again = joined && reply.is_none() && Instant::now() + WORTH_ASKING_AGAIN < deadline;
+            let again = joined && reply.is_err() && Instant::now() + WORTH_ASKING_AGAIN < deadline;
             if !again {
                 return reply;
             }
@@ -133,12 +133,12 @@ async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> R
     match member.upstream.exchange(&query, deadline).await {
         Ok(reply) => {
             member.learn(begun.elapsed());
-            Some(Arc::from(reply))
+            Ok(Arc::from(reply))
         }
         Err(error) => {
             let (upstream, error): (_, &ExchangeError) = (member.upstream.spec(), &error);
             debug!(%upstream, %name, %error, "no reply from upstream");
-            None
+            Err(NoReply::from(error))
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::message::{CLASS_IN, Record, Reply, flags};
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::records::{LOCAL_TTL, Local};
 use crate::settle::Outcome;
+use crate::upstream::ExchangeError;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,8 @@ pub(crate) struct Finding {
     pub(crate) local: bool,
     /// Whether a failure may be kept for its second.
     pub(crate) keeps_failure: bool,
+    /// Why there was no reply, if that is the failure.
+    pub(crate) no_reply: Option<NoReply>,
 }
 
 /// What was asked, apart from the name.
@@ -40,6 +43,17 @@ pub(crate) struct Kind {
     pub(crate) checking_disabled: bool,
 }
 
+/// Why there is no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoReply {
+    /// Nothing came in time.
+    Silence,
+    /// The operating system or the server's connection failed.
+    Network,
+    /// What came was no DNS message, or we had no room to ask.
+    Other,
+}
+
 impl Finding {
     pub(crate) fn failed() -> Self {
         Self {
@@ -48,6 +62,15 @@ impl Finding {
             authority: vec![],
             local: false,
             keeps_failure: true,
+            no_reply: None,
+        }
+    }
+
+    /// An upstream that gave no reply.
+    pub(crate) fn unanswered(reason: NoReply) -> Self {
+        Self {
+            no_reply: Some(reason),
+            ..Self::failed()
         }
     }
 
@@ -63,9 +86,8 @@ impl Finding {
         Self {
             outcome,
             answer,
-            authority: vec![],
             local: true,
-            keeps_failure: true,
+            ..Self::failed()
         }
     }
 
@@ -102,6 +124,21 @@ impl Finding {
             },
             Some(_) if is_lame(&reply) => Self::failed(),
             Some(chain) => negative(reply, chain, kind),
+        }
+    }
+}
+
+impl From<&ExchangeError> for NoReply {
+    fn from(error: &ExchangeError) -> Self {
+        match error {
+            ExchangeError::Timeout => Self::Silence,
+            ExchangeError::Io { .. }
+            | ExchangeError::Closed
+            | ExchangeError::Tls { .. }
+            | ExchangeError::Proxy { .. } => Self::Network,
+            ExchangeError::Malformed(_)
+            | ExchangeError::HttpStatus(_)
+            | ExchangeError::Overloaded => Self::Other,
         }
     }
 }

@@ -31,6 +31,7 @@ pub use flatten::flatten_addresses;
 pub use ttl::zero_ttls;
 
 pub(crate) use build::Builder;
+pub(crate) use edns::ExtendedError;
 pub(crate) use header::{Header, flags};
 pub(crate) use rdata::{name_positions, names_in};
 pub(crate) use reply::{Record, Reply};

@@ -169,10 +169,10 @@ impl FromStr for Nameserver {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let address = address.to_canonical();
         if scope.is_some() && address.is_ipv4() {
             return Err(bad());
         }
-        let address = address.to_canonical();
         Ok(Self { address, scope })
     }
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, trace, trace_span};
 
+use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
 use crate::fanout::{Fanout, Outcomes};
@@ -28,9 +29,11 @@ use crate::settle::Settled;
 use crate::upstream::Upstream;
 use crate::view::View;
 
+pub use self::stats::Stats;
 pub use crate::settle::AnswerOrder;
 
 mod special;
+mod stats;
 #[cfg(test)]
 mod tests;
 
@@ -83,7 +86,8 @@ struct Engine {
     local: Arc<dyn LocalRecords>,
     members: RwLock<Arc<[Arc<Member>]>>,
     flights: Semaphore,
-    total: Duration,
+    total: AtomicDuration,
+    counts: Counts,
     order: AnswerOrder,
 }
 
@@ -110,7 +114,8 @@ impl Resolver {
             local,
             members: RwLock::new(members(config.upstreams)),
             flights: Semaphore::new(config.in_flight_limit.min(Semaphore::MAX_PERMITS)),
-            total: config.total.min(LONGEST_TOTAL),
+            total: AtomicDuration::new(config.total.min(LONGEST_TOTAL)),
+            counts: Counts::default(),
             order: config.answer_order,
         };
         Arc::new(Self {
@@ -160,7 +165,9 @@ impl Resolver {
             return error_reply(&query, ResponseCode::REFUSED);
         }
         let key = Key::new(&query, (!shared).then_some(view.id));
-        let entry = match self.engine.cache.get(&key, now) {
+        let cached = self.engine.cache.get(&key, now);
+        self.engine.counts.looked_up(cached.is_some());
+        let entry = match cached {
             Some(entry) => Some(entry),
             None if query.rd => self.resolve(key, &query, view).await,
             None => self.engine.local_only(&query, view).await.map(Arc::new),
@@ -239,9 +246,9 @@ impl Engine {
     fn fanout(&self, query: &Query, view: &View, members: Arc<[Arc<Member>]>) -> Fanout {
         let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
         let total = if is_probe {
-            self.total.min(PROBE_TOTAL)
+            self.total.get().min(PROBE_TOTAL)
         } else {
-            self.total
+            self.total.get()
         };
         Fanout {
             members,
@@ -269,6 +276,7 @@ fn conclude(asked: &Name, candidates: &[Candidate], outcomes: Outcomes) -> Resol
         verdict,
         finding,
         keeps_failure,
+        reason,
         ..
     } = outcomes;
     match verdict.result {
@@ -277,7 +285,10 @@ fn conclude(asked: &Name, candidates: &[Candidate], outcomes: Outcomes) -> Resol
             no_data(asked, &candidates[spot.candidate], finding, ttl, &verdict)
         }
         Settled::NxDomain(spot, ttl) => no_name(asked, candidates, spot.candidate, finding, ttl),
-        Settled::Failed => Resolution::failure(keeps_failure),
+        Settled::Failed => Resolution {
+            reason,
+            ..Resolution::failure(keeps_failure)
+        },
     }
 }
 

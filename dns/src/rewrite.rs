@@ -4,7 +4,7 @@
 //! its owners. Signatures of renamed sets are dropped, since they no longer fit.
 
 use crate::interpret::{Finding, NEGATIVE_CAP};
-use crate::message::{CLASS_IN, Record};
+use crate::message::{CLASS_IN, ExtendedError, Record};
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::search::Candidate;
 use crate::settle::Verdict;
@@ -29,6 +29,8 @@ pub(crate) struct Resolution {
     pub(crate) authority: Vec<Record>,
     /// How many seconds it is kept; none is for those who wait for it now.
     pub(crate) keep: u32,
+    /// Why the code is what it is, for askers with EDNS.
+    pub(crate) reason: Option<ExtendedError>,
 }
 
 impl Resolution {
@@ -49,6 +51,7 @@ impl Resolution {
             answer: vec![],
             authority: vec![],
             keep: 0,
+            reason: None,
         }
     }
 
@@ -87,6 +90,15 @@ pub(crate) fn data(
         shortest.min(cap)
     };
     let authoritative = finding.local;
+    if answer.is_empty() {
+        // All that was found does not fit the asked name: to the asker that is "no data".
+        let keep = keep.min(NEGATIVE_CAP);
+        return Resolution {
+            keep,
+            authority: vec![synthetic_soa(asked, keep)],
+            ..Resolution::empty(ResponseCode::NOERROR)
+        };
+    }
     Resolution {
         authoritative,
         answer,
@@ -161,6 +173,7 @@ fn negative(
         answer,
         authority,
         keep: lifetime.min(shortest),
+        reason: None,
     }
 }
 

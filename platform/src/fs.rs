@@ -18,6 +18,7 @@ pub use snapshot::{Kind, Snapshot};
 use crate::fault::Faults;
 use crate::sys::Sys;
 
+mod attributes;
 mod error;
 mod lock;
 mod replace;

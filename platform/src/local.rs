@@ -107,12 +107,14 @@ impl Host for LocalHost {
     }
 
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
-        let Intent { dns, hosts } = intent.clone().checked().map_err(HostError::Intent)?;
+        // What was found valid once is not looked through again: it may be 10,000 lines.
+        if intent.dns != self.wanted.dns || intent.hosts != *self.wanted.hosts {
+            let Intent { dns, hosts } = intent.clone().checked().map_err(HostError::Intent)?;
+            let hosts = Arc::new(hosts);
+            self.wanted = Wanted { dns, hosts };
+        }
+        let dns = self.wanted.dns.clone();
         let mut applied = Applied::default();
-        self.wanted = Wanted {
-            dns: dns.clone(),
-            hosts: Arc::new(hosts),
-        };
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;

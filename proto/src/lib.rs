@@ -22,3 +22,6 @@ pub mod session;
 pub mod v1 {
     tonic::include_proto!("kubebridge.v1");
 }
+
+/// The contract as an encoded `FileDescriptorSet`, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,15 +1,18 @@
-//! `/livez` and `/readyz` for the probes of the pod. Everything else is 404.
+//! `/livez` and `/readyz` for the probes of the pod, `/metrics` for Prometheus. All else is 404.
 //!
 //! Alive means that the process answers: an essential task that ends takes the process with it.
 //! Ready says in words what is missing.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -17,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kubernetes::watch::Health;
 use crate::limit::Limited;
+use crate::metrics::Exposition;
 
 /// The most connections: the probes of one pod and a few people.
 const MAX_CONNECTIONS: usize = 64;
@@ -44,15 +48,19 @@ impl Readiness {
         let mut usable = self.watches.is_empty();
         let mut text = String::new();
         for (what, health) in &self.watches {
-            let (fine, words) = match *health.borrow() {
-                Health::Synced => (true, "synced"),
-                Health::Starting => (false, "not listed yet"),
-                Health::Away => (false, "the API server is out of reach"),
-                // No reason to take the others away: the clients are told.
-                Health::Forbidden => (true, "not allowed to list and watch services"),
+            let health = health.borrow().clone();
+            ready &= match health {
+                // Forbidden is no reason to take the others away: the clients are told.
+                Health::Synced | Health::Forbidden { .. } => true,
+                Health::Starting | Health::Away { .. } => false,
             };
-            ready &= fine;
-            usable |= *health.borrow() == Health::Synced;
+            usable |= health == Health::Synced;
+            let words = match health {
+                Health::Synced => "synced".to_owned(),
+                Health::Starting => "not listed yet".to_owned(),
+                Health::Away { cause } => format!("the API server is out of reach: {cause}"),
+                Health::Forbidden { verb } => format!("not allowed to {verb} services"),
+            };
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{what}: {words}");
         }
@@ -64,12 +72,14 @@ impl Readiness {
 ///
 /// # Errors
 /// When the server cannot go on.
-pub async fn serve(listener: TcpListener, readiness: Readiness) -> Result<()> {
+pub async fn serve(listener: TcpListener, readiness: Readiness, metrics: Exposition) -> Result<()> {
     let shutdown = readiness.shutdown.clone();
+    let metrics = Arc::new(metrics);
     let router = Router::new()
         .route("/livez", get(|| std::future::ready("ok\n")))
         .route("/readyz", get(readyz))
-        .with_state(readiness);
+        .with_state(readiness)
+        .route("/metrics", get(move || std::future::ready(text(&metrics))));
     axum::serve(
         Limited::new(listener, MAX_CONNECTIONS).lifetime(LIFETIME),
         router,
@@ -77,6 +87,16 @@ pub async fn serve(listener: TcpListener, readiness: Readiness) -> Result<()> {
     .with_graceful_shutdown(shutdown.cancelled_owned())
     .await
     .context("admin server failed")
+}
+
+/// The content type of the text format.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+fn text(metrics: &Exposition) -> Result<impl IntoResponse + use<>, StatusCode> {
+    let text = metrics
+        .text()
+        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(([(CONTENT_TYPE, TEXT)], text))
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
@@ -98,7 +118,7 @@ mod tests {
     fn check(states: &[Health]) -> (bool, String) {
         let name = |number: usize| format!("namespace n{number}");
         let watch = |(number, state): (usize, &Health)| {
-            (name(number), watch::Sender::new(*state).subscribe())
+            (name(number), watch::Sender::new(state.clone()).subscribe())
         };
         let watches = states.iter().enumerate().map(watch).collect();
         Readiness {
@@ -110,15 +130,19 @@ mod tests {
 
     #[test]
     fn readiness_follows_the_watches() {
-        use Health::{Away, Forbidden, Starting, Synced};
+        use Health::{Starting, Synced};
+        let away = || Health::Away {
+            cause: "Connection refused".to_owned(),
+        };
+        let forbidden = || Health::Forbidden { verb: "list" };
         for (states, ready) in [
             (vec![], true),
             (vec![Synced], true),
             (vec![Starting], false),
             (vec![Synced, Starting], false),
-            (vec![Synced, Away], false),
-            (vec![Synced, Forbidden], true),
-            (vec![Forbidden], false),
+            (vec![Synced, away()], false),
+            (vec![Synced, forbidden()], true),
+            (vec![forbidden()], false),
         ] {
             assert_eq!(check(&states).0, ready, "{states:?}");
         }
@@ -126,10 +150,18 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_in_words() {
-        let (_, text) = check(&[Health::Synced, Health::Away]);
+        let (_, text) = check(&[
+            Health::Synced,
+            Health::Away {
+                cause: "Connection refused".to_owned(),
+            },
+            Health::Forbidden { verb: "watch" },
+        ]);
         assert_eq!(
             text,
-            "namespace n0: synced\nnamespace n1: the API server is out of reach\n"
+            "namespace n0: synced\n\
+             namespace n1: the API server is out of reach: Connection refused\n\
+             namespace n2: not allowed to watch services\n"
         );
     }
 

@@ -24,6 +24,7 @@ use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::Listeners;
+use crate::metrics::{Exposition, Metrics};
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
@@ -55,7 +56,8 @@ pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
-    let opened = Opened::open(&config.source).await?;
+    let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
+    let opened = Opened::open(&config.source, &metrics).await?;
     warn_of_auth(&config);
     if settings.upstreams.is_empty() {
         warn!("no upstream: only Services are answered");
@@ -67,7 +69,7 @@ pub async fn start(config: Config) -> Result<Running> {
     ));
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let local = local_records(&config, &settings, &index, &plain);
-    let resolver = Resolver::new(settings.resolver(config.resolution.answer_order), local);
+    let resolver = Resolver::new(settings.resolver(config.resolution.answer_order)?, local);
     let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
 
     let shutdown = CancellationToken::new();
@@ -79,12 +81,20 @@ pub async fn start(config: Config) -> Result<Running> {
         observed: told.observed.subscribe(),
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
+        metrics: Arc::clone(&metrics),
         auth: config.auth,
         shutdown: shutdown.clone(),
     };
+    let exposition = Exposition::new(
+        Arc::clone(&metrics),
+        Arc::clone(&resolver),
+        Arc::clone(&service.index),
+        Arc::clone(&service.sessions),
+    );
     let handler = Arc::new(PlainDns {
         resolver: Arc::clone(&resolver),
         plain: plain.subscribe(),
+        metrics,
     });
 
     let mut tasks = Tasks::new();
@@ -111,7 +121,12 @@ pub async fn start(config: Config) -> Result<Running> {
         Ok(())
     });
     spawn(&mut tasks, "grpc", grpc::serve::serve(grpc, service));
-    spawn(&mut tasks, "admin", admin::serve(admin, readiness));
+    spawn(
+        &mut tasks,
+        "admin",
+        admin::serve(admin, readiness, exposition),
+    );
+    addresses.log();
     Ok(Running {
         dns: addresses.dns,
         grpc: addresses.grpc,

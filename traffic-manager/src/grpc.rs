@@ -18,6 +18,7 @@ use crate::config::Auth;
 use crate::kubernetes::cidrs::Ranges;
 use crate::kubernetes::index::Index;
 use crate::kubernetes::namespaces::Observed;
+use crate::metrics::Metrics;
 use crate::sessions::{Session, Sessions};
 
 mod exchange;
@@ -45,6 +46,8 @@ pub struct Service {
     pub ranges: watch::Receiver<Ranges>,
     /// The engine that answers for sessions.
     pub resolver: Arc<Resolver>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// How a session proves what it may do.
     pub auth: Auth,
     /// Ends the streams.

@@ -4,6 +4,7 @@
 //! nothing here knows about gRPC or DNS.
 
 pub mod cidrs;
+pub mod cluster;
 mod follow;
 pub mod index;
 pub mod manifest;

@@ -16,7 +16,10 @@ pub mod kubernetes;
 pub mod limit;
 pub mod listeners;
 pub mod manifests;
+pub mod metrics;
 pub mod records;
 pub mod run;
 pub mod sessions;
 mod source;
+#[cfg(feature = "test-util")]
+pub mod test_util;

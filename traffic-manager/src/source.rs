@@ -13,11 +13,13 @@ use crate::config::{Namespaces, Source};
 use crate::failure::{Exit, Failure};
 use crate::feed::Feed;
 use crate::kubernetes::cidrs::Ranges;
+use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::index::{Scope, Served};
 use crate::kubernetes::namespaces::Observed;
-use crate::kubernetes::watch::{Cluster, Health};
+use crate::kubernetes::watch::Health;
 use crate::kubernetes::{cidrs, namespaces, watch as services};
 use crate::manifests::Manifests;
+use crate::metrics::Metrics;
 
 /// A source that can be used.
 #[derive(Debug)]
@@ -45,11 +47,11 @@ pub(crate) struct Told {
 type Watches = Vec<(String, watch::Receiver<Health>)>;
 
 impl Opened {
-    pub(crate) async fn open(source: &Source) -> Result<Self> {
+    pub(crate) async fn open(source: &Source, metrics: &Arc<Metrics>) -> Result<Self> {
         match source {
             Source::None => Ok(Self::Nothing),
             Source::Kubernetes(namespaces) => {
-                let cluster = Cluster::infer().await.with_context(|| {
+                let cluster = Cluster::infer(Arc::clone(metrics)).await.with_context(|| {
                     Failure::new(Exit::File, "cannot use --kubernetes")
                         .hint("run in a pod with a service account, or set KUBECONFIG")
                 })?;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::access::namespace_of;
 use crate::message::{
-    Builder, CLASS_IN, Edns, Header, Query, Record, flags, names_in, reply_flags,
+    Builder, CLASS_IN, Edns, ExtendedError, Header, Query, Record, flags, names_in, reply_flags,
 };
 use crate::name::{Name, ResponseCode};
 use crate::rewrite::Resolution;
@@ -20,6 +20,7 @@ pub(crate) struct Entry {
     ttl_spots: Box<[u16]>,
     code: ResponseCode,
     authoritative: bool,
+    reason: Option<ExtendedError>,
     made: Instant,
     /// Seconds it is kept; 0 is for the waiters of its flight only.
     keep: u32,
@@ -97,6 +98,7 @@ impl Entry {
                 ttl_spots: built.ttl_spots.into(),
                 code: resolution.code,
                 authoritative: resolution.authoritative,
+                reason: resolution.reason,
                 made: now,
                 keep: resolution.keep,
                 dependencies,
@@ -107,7 +109,7 @@ impl Entry {
 
     /// Gives the answer to an asker.
     pub(crate) fn reply(&self, query: &Query, now: Instant) -> Vec<u8> {
-        let mut reply = Vec::with_capacity(self.wire.len() + Edns::LENGTH);
+        let mut reply = Vec::with_capacity(self.wire.len() + Edns::LENGTH + ExtendedError::LENGTH);
         reply.extend_from_slice(&self.wire);
         let counts = Header::read(&reply).map_or([1, 0, 0, 0], |header| header.counts);
         let own = if self.authoritative { flags::AA } else { 0 };
@@ -126,7 +128,7 @@ impl Entry {
             }
         }
         if query.edns.is_some() {
-            Edns::ours(query.dnssec_ok()).write(&mut reply, self.code);
+            Edns::ours(query.dnssec_ok()).write_saying(&mut reply, self.code, self.reason);
             header.counts[3] += 1;
         }
         header.overwrite(&mut reply);

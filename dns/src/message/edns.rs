@@ -9,6 +9,21 @@ use crate::name::{RecordType, ResponseCode};
 const DNSSEC_OK: u32 = 0x8000;
 const OPTION_CLIENT_SUBNET: u16 = 8;
 const OPTION_COOKIE: u16 = 10;
+const OPTION_EXTENDED_ERROR: u8 = 15;
+
+/// Tells askers with EDNS why they get the code they get (RFC 8914).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExtendedError(pub(crate) u16);
+
+impl ExtendedError {
+    /// Every upstream kept silent.
+    pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self(22);
+    /// The way to every upstream is broken.
+    pub(crate) const NETWORK_ERROR: Self = Self(23);
+
+    /// The most octets that telling one takes.
+    pub(crate) const LENGTH: usize = 6;
+}
 
 /// What an OPT record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +50,16 @@ impl Edns {
 
     /// Appends the record; the caller counts it.
     pub(crate) fn write(&self, wire: &mut Vec<u8>, code: ResponseCode) {
+        self.write_saying(wire, code, None);
+    }
+
+    /// Appends the record with the reason for the code, if there is one to tell.
+    pub(crate) fn write_saying(
+        &self,
+        wire: &mut Vec<u8>,
+        code: ResponseCode,
+        reason: Option<ExtendedError>,
+    ) {
         wire.push(0);
         wire.extend_from_slice(&RecordType::OPT.0.to_be_bytes());
         wire.extend_from_slice(&self.udp_size.to_be_bytes());
@@ -42,7 +67,15 @@ impl Edns {
         let ttl =
             upper_code | u32::from(self.version) << 16 | if self.dnssec_ok { DNSSEC_OK } else { 0 };
         wire.extend_from_slice(&ttl.to_be_bytes());
-        wire.extend_from_slice(&0u16.to_be_bytes());
+        let options: &[u8] = match reason {
+            Some(ExtendedError(info)) => {
+                let [high, low] = info.to_be_bytes();
+                &[0, OPTION_EXTENDED_ERROR, 0, 2, high, low]
+            }
+            None => &[],
+        };
+        wire.extend_from_slice(&[0, if reason.is_some() { 6 } else { 0 }]);
+        wire.extend_from_slice(options);
     }
 
     /// Finds the OPT record of a client's query and checks it.

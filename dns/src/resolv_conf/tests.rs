@@ -54,6 +54,21 @@ fn servers_are_read_in_every_form_that_is_found_in_files() {
 }
 
 #[test]
+fn a_v4_address_has_no_scope_in_either_spelling() {
+    for text in [
+        "nameserver 10.0.0.1%eth0",
+        "nameserver ::ffff:10.0.0.1%eth0",
+    ] {
+        let config = parse(text.as_bytes());
+        assert_eq!(
+            (config.nameservers.len(), config.warnings.len()),
+            (0, 1),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn more_than_three_servers_are_kept_and_repetitions_are_not() {
     let text = "nameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver ::ffff:10.0.0.1\n\
                 nameserver 10.0.0.3\nnameserver 10.0.0.4\nnameserver 10.0.0.2";

@@ -20,6 +20,7 @@ mod protocol;
 mod searching;
 mod sessions;
 mod sockets;
+mod stats;
 
 const SERVICE: &str = "authors.default.svc.cluster.local";
 

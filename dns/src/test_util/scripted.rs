@@ -141,10 +141,10 @@ impl Upstream for ScriptedUpstream {
             in_flight.ended = true;
             match answer.kind {
                 Kind::Reply if said.is_ok() => Ok(answer.reply_to(&encode(query))),
-                Kind::Failure if said.is_ok() => Err(ExchangeError::Io {
-                    action: "exchange packets with",
-                    source: std::io::ErrorKind::ConnectionRefused.into(),
-                }),
+                Kind::Failure if said.is_ok() => Err(ExchangeError::io(
+                    "exchange packets with",
+                    std::io::ErrorKind::ConnectionRefused.into(),
+                )),
                 Kind::Reply | Kind::Failure | Kind::Silence => Err(ExchangeError::Timeout),
             }
         }

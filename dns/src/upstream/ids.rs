@@ -2,7 +2,8 @@
 //!
 //! Ids are random and unpredictable (RFC 5452 §9.2) and have nothing to do with the asker's. An id
 //! is *pending* while its query waits, then *spent* for a while, so that a late or repeated reply
-//! can be told from a guess. The table does no IO; its users feed it packets and the time.
+//! can be told from a guess; on a connection, where replies come once, only the id of a query that
+//! was given up is. The table does no IO; its users feed it packets and the time.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -70,18 +71,21 @@ pub(crate) enum Arrival {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether each sending is replied to once, for certain and by nobody else.
+    on_connection: bool,
     uses: HashMap<u16, Use>,
     spent: VecDeque<(Instant, u16)>,
     waiters: HashMap<u64, Waiter>,
     opened: u64,
     heard: Option<Instant>,
+    unheard_since: Option<Instant>,
     closed: Option<Reason>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Use {
     Pending { waiter: u64, sent: Instant },
-    Spent,
+    Spent { until: Instant },
 }
 
 #[derive(Debug)]
@@ -92,6 +96,15 @@ struct Waiter {
 }
 
 impl Ids {
+    /// Makes the table of a connection.
+    pub(crate) fn on_connection() -> Self {
+        let state = State {
+            on_connection: true,
+            ..State::default()
+        };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
     /// Makes a place for one query; fails once the table is closed.
     pub(crate) fn open(&self, question: Question) -> Result<Ticket, Reason> {
         let (sender, outcome) = oneshot::channel();
@@ -120,20 +133,29 @@ impl Ids {
     pub(crate) fn arrived(&self, packet: &[u8], now: Instant) -> Arrival {
         let mut state = self.0.lock();
         state.heard = Some(now);
+        state.unheard_since = None;
         state.forget_spent(now);
         let Some(id) = reply_id(packet) else {
             return Arrival::Ignored;
         };
         let (waiter, sent) = match state.uses.get(&id) {
             None => return Arrival::Stranger,
-            Some(Use::Spent) => return Arrival::Ignored,
+            Some(Use::Spent { .. }) if state.on_connection => {
+                state.uses.remove(&id);
+                return Arrival::Ignored;
+            }
+            Some(Use::Spent { .. }) => return Arrival::Ignored,
             Some(Use::Pending { waiter, sent }) => (*waiter, *sent),
         };
         let asked = state.waiters.get(&waiter);
         if !asked.is_some_and(|w| answers(packet, &w.question)) {
             return Arrival::Ignored;
         }
-        if let Some(waiter) = state.retire(waiter, now) {
+        let answered = state.retire(waiter, now);
+        if state.on_connection {
+            state.uses.remove(&id);
+        }
+        if let Some(waiter) = answered {
             // The receiver may be gone: then the query was cancelled at this very moment.
             let _ = waiter
                 .outcome
@@ -173,6 +195,22 @@ impl Ids {
     /// Tells whether anything has arrived since then.
     pub(crate) fn heard_since(&self, then: Instant) -> bool {
         self.0.lock().heard.is_some_and(|heard| heard >= then)
+    }
+
+    /// Takes note that a query has gone out.
+    pub(crate) fn sent(&self, now: Instant) {
+        self.0.lock().unheard_since.get_or_insert(now);
+    }
+
+    /// Returns how long queries have been going out without anything coming in.
+    pub(crate) fn silence(&self, now: Instant) -> Duration {
+        let since = self.0.lock().unheard_since;
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Tells whether somebody waits for a reply under this id.
+    pub(crate) fn is_pending(&self, id: u16) -> bool {
+        matches!(self.0.lock().uses.get(&id), Some(Use::Pending { .. }))
     }
 }
 
@@ -217,9 +255,10 @@ impl State {
     /// Takes the waiter out and leaves its ids behind as spent.
     fn retire(&mut self, waiter: u64, now: Instant) -> Option<Waiter> {
         let waiter = self.waiters.remove(&waiter)?;
+        let until = now + SPENT_FOR;
         for &id in &waiter.ids {
-            self.uses.insert(id, Use::Spent);
-            self.spent.push_back((now + SPENT_FOR, id));
+            self.uses.insert(id, Use::Spent { until });
+            self.spent.push_back((until, id));
         }
         Some(waiter)
     }
@@ -230,7 +269,10 @@ impl State {
                 break;
             }
             self.spent.pop_front();
-            self.uses.remove(&id);
+            // On a connection the id may be free already, or in use again.
+            if matches!(self.uses.get(&id), Some(Use::Spent { until: due }) if *due == until) {
+                self.uses.remove(&id);
+            }
         }
     }
 }
@@ -239,10 +281,7 @@ impl From<Reason> for ExchangeError {
     fn from(reason: Reason) -> Self {
         match reason {
             Reason::Guessed => Self::Malformed("replies with ids that were never sent"),
-            Reason::Io(kind) => Self::Io {
-                action: "exchange packets with",
-                source: kind.into(),
-            },
+            Reason::Io(kind) => Self::io("exchange packets with", kind.into()),
             Reason::Ended => Self::Closed,
             Reason::Malformed => Self::Malformed("a frame too short for a DNS message"),
         }

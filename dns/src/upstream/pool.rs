@@ -20,7 +20,8 @@ use tracing::Instrument;
 use super::ExchangeError;
 use super::ids::{Arrival, Ids, Outcome, Reason, Ticket};
 use super::reply::Question;
-use super::udp::{RECEIVE_BUFFER, UdpOutcome, Wire, connect, io_error};
+use super::udp::{RECEIVE_BUFFER, UdpOutcome, connect};
+use super::wire::Wire;
 
 /// Sockets in use at a time: four ports to find, and no more flows than that in conntrack.
 const SOCKETS: usize = 4;
@@ -168,7 +169,7 @@ impl PooledSocket {
             Err(source) => {
                 // The error may be an ICMP message about an earlier query; it is the same server.
                 self.ids.close(Reason::Io(source.kind()));
-                Err(io_error("send to", source))
+                Err(ExchangeError::io("send to", source))
             }
         }
     }

@@ -3,7 +3,6 @@
 //! A fresh random port adds to the random id what a blind attacker must guess (RFC 5452 §9.2).
 //! What a reply means (truncation, EDNS) is `do53`'s to decide.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ExchangeError;
 use super::ids::{Arrival, Ids, Outcome};
-use super::reply::Question;
+use super::wire::Wire;
 
 /// The largest reply taken whole. We advertise 1232; servers that ignore it stop at 4096.
 pub(super) const RECEIVE_BUFFER: usize = 4096;
@@ -27,32 +26,6 @@ pub(super) enum UdpOutcome {
     Reply(Vec<u8>, Duration),
     /// Somebody may be guessing ids: the question must be asked over TCP.
     Guessed,
-}
-
-/// A query in wire form, ready for any id.
-#[derive(Debug)]
-pub(super) struct Wire {
-    bytes: Vec<u8>,
-    question: Question,
-}
-
-impl Wire {
-    /// Takes over a query we encoded ourselves.
-    pub(super) fn new(bytes: Vec<u8>) -> Result<Self, ExchangeError> {
-        let question = Question::of_query(&bytes);
-        let question = question.ok_or(ExchangeError::Malformed("the query has no question"))?;
-        Ok(Self { bytes, question })
-    }
-
-    pub(super) fn question(&self) -> Question {
-        self.question.clone()
-    }
-
-    /// Returns the message under this id.
-    pub(super) fn with_id(&mut self, id: u16) -> &[u8] {
-        self.bytes[..2].copy_from_slice(&id.to_be_bytes());
-        &self.bytes
-    }
 }
 
 /// Asks from a fresh port until a reply comes, sending again with a new id after each wait.
@@ -74,13 +47,13 @@ pub(super) async fn ask_from_fresh_port(
     loop {
         let id = ticket.draw(Instant::now())?;
         let sent = socket.send(wire.with_id(id)).await;
-        sent.map_err(|source| io_error("send to", source))?;
+        sent.map_err(|source| ExchangeError::io("send to", source))?;
         let resend = sleep(wait);
         tokio::pin!(resend);
         loop {
             let length = tokio::select! {
                 received = socket.recv(&mut buffer) => {
-                    received.map_err(|source| io_error("receive from", source))?
+                    received.map_err(|source| ExchangeError::io("receive from", source))?
                 }
                 () = &mut resend => break,
             };
@@ -114,9 +87,5 @@ pub(super) fn connect(server: SocketAddr) -> Result<UdpSocket, ExchangeError> {
         socket.connect(server)?;
         UdpSocket::from_std(socket)
     };
-    open().map_err(|source| io_error("open a socket to", source))
-}
-
-pub(super) fn io_error(action: &'static str, source: io::Error) -> ExchangeError {
-    ExchangeError::Io { action, source }
+    open().map_err(|source| ExchangeError::io("open a socket to", source))
 }

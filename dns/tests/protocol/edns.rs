@@ -1,8 +1,12 @@
 //! E: the OPT record of askers, of upstreams, and ours.
 
+use std::net::UdpSocket;
+use std::sync::Arc;
+
 use kubebridge_dns::name::{RecordType, ResponseCode};
 use kubebridge_dns::server::Transport;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record};
+use kubebridge_dns::upstream::{Do53, PortPolicy};
 
 use crate::packet::*;
 use crate::world::*;
@@ -343,6 +347,46 @@ async fn a_server_that_rejects_edns_is_asked_again_without_it_and_so_for_five_mi
         pass_seconds(31).await;
         world.udp(&web()).await;
         assert_eq!(with_edns(&world), [true, false, false, true, false]);
+    }
+}
+
+/// E12: why nobody could be reached. The codes for stale and not ready answers come with those.
+#[tokio::test]
+async fn a_failure_says_that_no_upstream_could_be_reached() {
+    let closed = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let unreachable = || async {
+        let world = World::silent().await;
+        let upstream = Do53::new(closed, PortPolicy::FreshPort);
+        world.resolver.set_upstreams(vec![Arc::new(upstream)]);
+        world
+    };
+    let says = |what: &str, packet: &[u8], reply: &[u8], info: &[u8]| {
+        assert_echoes(what, packet, reply, REPLY | 2);
+        let expected = if packet[11] == 0 {
+            vec![]
+        } else {
+            opt(1232, 0, info)
+        };
+        let end = 12 + question_of(reply).len();
+        assert_eq!(reply[end..], expected, "{what}");
+    };
+    for packet in [web(), with_opt(&web(), 1232, 0, b"")] {
+        everywhere(World::silent, &packet, |what, _, reply| {
+            says(what, &packet, reply, b"\0\x0f\0\x02\0\x16");
+        })
+        .await;
+        everywhere(unreachable, &packet, |what, _, reply| {
+            says(what, &packet, reply, b"\0\x0f\0\x02\0\x17");
+        })
+        .await;
+        let servfail = || World::saying(Answer::code(ResponseCode::SERVFAIL));
+        everywhere(servfail, &packet, |what, _, reply| {
+            says(what, &packet, reply, b"");
+        })
+        .await;
     }
 }
 

@@ -12,6 +12,7 @@
 mod caching;
 mod edns;
 mod flood;
+mod keeping;
 mod matching;
 mod names;
 mod packet;

@@ -2,22 +2,18 @@
 //!
 //! Thin: each function is one call or property read. What to call in which order is `resolved.rs`.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde::Serialize;
+use zbus::Proxy;
 use zbus::zvariant::DynamicType;
-use zbus::{OwnedObjectPath, Proxy};
 
 use super::DnsError;
-use super::base::{Global, KnownServer};
 use super::bus::Bus;
 pub(super) use wire::is_named;
-use wire::{
-    WireAddress, WireLinkServer, WireServer, from_wire, index, is_no_such_link, is_unknown_method,
-    to_wire, wire_index,
-};
+use wire::{WireServer, is_no_such_link, is_unknown_method, to_wire, wire_index};
 
+mod read;
 mod wire;
 
 const RESOLVED: &str = "org.freedesktop.resolve1";
@@ -27,9 +23,6 @@ const LINK: &str = "org.freedesktop.resolve1.Link";
 const NETWORKD: &str = "org.freedesktop.network1";
 const NETWORKD_PATH: &str = "/org/freedesktop/network1";
 const NETWORKD_MANAGER: &str = "org.freedesktop.network1.Manager";
-
-/// The bit of a link's scopes that says unicast DNS is spoken on it.
-const SCOPE_DNS: u64 = 1;
 
 /// Whose manager object it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,138 +159,4 @@ impl Manager {
         self.bus.fault(method)?;
         self.proxy.call(method, body).await
     }
-
-    /// Reads what systemd-resolved thinks of `/etc/resolv.conf`.
-    pub async fn resolv_conf_mode(&self) -> Result<String, zbus::Error> {
-        self.proxy.get_property("ResolvConfMode").await
-    }
-
-    /// Reads one link's settings; `None` if there is no such link.
-    pub async fn link_state(&self, link: u32) -> Result<Option<LinkState>, DnsError> {
-        let proxy = match self.link(link).await {
-            Ok(proxy) => proxy,
-            Err(DnsError::Call { source, .. }) if is_no_such_link(&source) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let failed = |method| move |source| DnsError::Call { method, source };
-        let servers = link_servers(&proxy).await.map_err(failed("Link.DNSEx"))?;
-        let domains = proxy
-            .get_property("Domains")
-            .await
-            .map_err(failed("Link.Domains"))?;
-        let scopes: u64 = proxy
-            .get_property("ScopesMask")
-            .await
-            .map_err(failed("Link.ScopesMask"))?;
-        let plain = |(_, _, port, name): &&WireServer| matches!(port, 0 | 53) && name.is_empty();
-        Ok(Some(LinkState {
-            servers: servers
-                .iter()
-                .filter(plain)
-                .filter_map(|(family, octets, _, _)| from_wire(*family, octets))
-                .collect(),
-            odd_servers: !servers.iter().all(|server| plain(&server)),
-            domains,
-            // Unknown before v240; those have no such setting to be wrong.
-            default_route: proxy.get_property("DefaultRoute").await.unwrap_or(false),
-            dns_scope: scopes & SCOPE_DNS != 0,
-        }))
-    }
-
-    /// Reads the servers and domains of all links.
-    pub async fn global(&self) -> Result<Global, DnsError> {
-        let failed = |method| move |source| DnsError::Call { method, source };
-        let servers = self
-            .known_servers("DNSEx")
-            .await
-            .map_err(failed("Manager.DNSEx"))?;
-        let links: BTreeSet<u32> = servers
-            .iter()
-            .map(|server| server.link)
-            .filter(|link| *link != 0)
-            .collect();
-        let mut default_routes = Vec::new();
-        for link in links {
-            if self
-                .link_state(link)
-                .await?
-                .is_some_and(|state| state.default_route)
-            {
-                default_routes.push(link);
-            }
-        }
-        Ok(Global {
-            servers,
-            fallback: self
-                .known_servers("FallbackDNSEx")
-                .await
-                .unwrap_or_default(),
-            domains: self.domains().await?,
-            default_routes,
-        })
-    }
-
-    /// Reads the domains of all links: link (0 for global), name, whether for routing only.
-    pub(super) async fn domains(&self) -> Result<Vec<(u32, String, bool)>, DnsError> {
-        let wire: Vec<(i32, String, bool)> =
-            self.proxy
-                .get_property("Domains")
-                .await
-                .map_err(|source| DnsError::Call {
-                    method: "Manager.Domains",
-                    source,
-                })?;
-        let mine = |(link, name, routing)| (index(link), name, routing);
-        Ok(wire.into_iter().map(mine).collect())
-    }
-
-    /// Looks up the addresses of a name as a program would.
-    pub(super) async fn resolve_hostname(
-        &self,
-        name: &str,
-        family: i32,
-    ) -> Result<Vec<IpAddr>, zbus::Error> {
-        let asked = (0i32, name, family, 0u64);
-        let (addresses, _, _): (Vec<WireAddress>, String, u64) =
-            self.proxy.call("ResolveHostname", &asked).await?;
-        Ok(addresses
-            .iter()
-            .filter_map(|(_, family, octets)| from_wire(*family, octets))
-            .collect())
-    }
-
-    async fn known_servers(&self, property: &'static str) -> Result<Vec<KnownServer>, zbus::Error> {
-        let wire: Vec<WireLinkServer> = self.proxy.get_property(property).await?;
-        let known = |(link, family, octets, port, _): WireLinkServer| {
-            let address = wire::socket_address(link, family, &octets, port)?;
-            let link = index(link);
-            Some(KnownServer { link, address })
-        };
-        Ok(wire.into_iter().filter_map(known).collect())
-    }
-
-    async fn link(&self, link: u32) -> Result<Proxy<'static>, DnsError> {
-        let path = async {
-            self.bus.fault("GetLink")?;
-            self.proxy.call("GetLink", &(wire_index(link),)).await
-        };
-        let path: Result<OwnedObjectPath, zbus::Error> = path.await;
-        let path = path.map_err(|source| DnsError::Call {
-            method: "GetLink",
-            source,
-        })?;
-        self.bus.proxy(RESOLVED, path.as_str(), LINK).await
-    }
-}
-
-/// Reads the servers of a link, by the older property where the newer is unknown.
-async fn link_servers(link: &Proxy<'static>) -> Result<Vec<WireServer>, zbus::Error> {
-    if let Ok(servers) = link.get_property("DNSEx").await {
-        return Ok(servers);
-    }
-    let older: Vec<(i32, Vec<u8>)> = link.get_property("DNS").await?;
-    Ok(older
-        .into_iter()
-        .map(|(family, octets)| (family, octets, 0, String::new()))
-        .collect())
 }

@@ -3,7 +3,6 @@
 //! A link without an explicit default-route setting may get every name of the host, so it is
 //! always set to no.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::DnsError;
@@ -18,6 +17,7 @@ pub use plan::{Domain, Plan, plan};
 
 mod lookup;
 mod plan;
+mod send;
 
 /// The longest applying or reverting may take in all.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -175,76 +175,6 @@ impl Resolved {
         let all = peers.resolved.domains().await?.into_iter();
         let others = all.filter(|(link, _, _)| *link != self.index);
         Ok(others.map(|(_, name, routing)| (name, routing)).collect())
-    }
-
-    /// Sends the servers; a link that systemd-networkd manages is set through it from here on.
-    async fn send_servers(
-        &mut self,
-        peers: &mut Peers,
-        bus: &Bus,
-        servers: &[IpAddr],
-    ) -> Result<(), DnsError> {
-        let sent = peers.setter().set_servers(self.index, servers).await;
-        let busy = sent
-            .as_ref()
-            .is_err_and(|error| is_named(error, ".LinkBusy"));
-        if !busy || self.networkd {
-            return sent.map_err(call("SetLinkDNS"));
-        }
-        peers.networkd = bus.networkd().await?;
-        self.networkd = peers.networkd.is_some();
-        peers
-            .setter()
-            .set_servers(self.index, servers)
-            .await
-            .map_err(call("SetLinkDNS"))
-    }
-
-    /// Sends the domains; without the reverse zones if that is too much for resolved.
-    async fn send_domains(&self, setter: &Manager, plan: &mut Plan) -> Result<(), DnsError> {
-        if plan.clear_first {
-            setter
-                .set_domains(self.index, &[])
-                .await
-                .map_err(call("SetLinkDomains"))?;
-        }
-        let sent = setter.set_domains(self.index, &plan.domains).await;
-        if !sent.as_ref().is_err_and(|error| is_named(error, ".E2BIG")) {
-            return sent.map_err(call("SetLinkDomains"));
-        }
-        plan.domains.retain(|(name, _)| !name.ends_with(".arpa"));
-        plan.warnings
-            .push("systemd-resolved has too many domains: reverse zones are left out".to_owned());
-        setter
-            .set_domains(self.index, &[])
-            .await
-            .map_err(call("SetLinkDomains"))?;
-        setter
-            .set_domains(self.index, &plan.domains)
-            .await
-            .map_err(call("SetLinkDomains"))
-    }
-
-    /// Waits until the link has what was sent and speaks DNS.
-    ///
-    /// The scope appears once resolved has heard of the link's address, a moment after us; a link
-    /// managed by systemd-networkd shows all of it that late.
-    async fn verify(&self, resolved: &Manager, plan: &Plan) -> Result<(), DnsError> {
-        let wrong = |setting| DnsError::NotTaken {
-            setting,
-            link: self.link.clone(),
-        };
-        loop {
-            let state = resolved
-                .link_state(self.index)
-                .await?
-                .ok_or_else(|| wrong("any setting"))?;
-            match difference(&state, plan) {
-                Some(setting) if !self.networkd => return Err(wrong(setting)),
-                None if state.dns_scope => return Ok(()),
-                Some(_) | None => tokio::time::sleep(POLL).await,
-            }
-        }
     }
 
     /// Reverts the link by whoever manages it, which may only now turn out.

@@ -13,7 +13,6 @@ use crate::hosts::{self, Edit, Note};
 use crate::intent::HostsLine;
 use crate::journal::{Change, Journal, JournalError};
 use crate::sys::{SessionId, Sys};
-use torn::mend;
 
 mod torn;
 
@@ -114,7 +113,7 @@ impl HostsFile {
         journal: &mut Journal,
     ) -> Result<Written, HostsError> {
         let _lock = self.lock()?;
-        self.repair(journal)?;
+        torn::repair(&self.fs, journal)?;
         for _ in 0..MAX_TRIES {
             let now = self.fs.read(Path::new(HOSTS))?;
             let bytes = now.as_deref().unwrap_or_default();
@@ -255,34 +254,6 @@ impl HostsFile {
         } else {
             journal.done(known.seq);
         }
-    }
-
-    /// Puts right the writes in place that were interrupted, the last one first.
-    fn repair(&self, journal: &mut Journal) -> Result<(), FsError> {
-        for pending in journal.history().pending.clone().into_iter().rev() {
-            if let Change::HostsInPlace { before, after } = &pending.change {
-                self.repair_one(before, after)?;
-                journal.undone(pending.seq);
-            }
-        }
-        Ok(())
-    }
-
-    fn repair_one(&self, before: &[u8], after: &[u8]) -> Result<(), FsError> {
-        let path = Path::new(HOSTS);
-        for _ in 0..MAX_TRIES {
-            let now = self.fs.read(path)?.unwrap_or_default();
-            let Some(whole) = mend(&now, before, after) else {
-                return Ok(());
-            };
-            // Dying here leaves another mixture of the two, and the entry that says so.
-            let replaced = self.fs.replace(path, Some(&now), &whole, &mut |_| Ok(()))?;
-            if replaced != Replaced::Changed {
-                tracing::info!("an interrupted write of the hosts file was taken back");
-                return Ok(());
-            }
-        }
-        Err(FsError::Contended(HOSTS.into()))
     }
 }
 

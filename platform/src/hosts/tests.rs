@@ -327,4 +327,43 @@ proptest! {
         let kept_crlf = [original, b"\r\n".to_vec(), appended].concat();
         prop_assert!(left == exact || left == kept || left == kept_crlf);
     }
+
+    #[test]
+    fn two_sessions_and_another_tool_end_with_what_the_tool_and_the_user_wrote(
+        original in content(),
+        steps in proptest::collection::vec((0u8..3, wishes()), 1..8),
+    ) {
+        let ids = [session(), "ffffffff".parse().unwrap()];
+        let original = text_without_marks(&original);
+        let (mut now, mut notes) = (original.clone(), [Note::default(), Note::default()]);
+        let mut appended = Vec::new();
+        for (who, wanted) in steps {
+            if who == 2 {
+                now.extend_from_slice(b"192.0.2.8 nas\n");
+                appended.extend_from_slice(b"192.0.2.8 nas\n");
+            } else {
+                let who = usize::from(who);
+                let edit = edit(&now, &ids[who], &wanted, "laptop", &notes[who]).unwrap();
+                (now, notes[who]) = (edit.bytes, edit.note);
+            }
+        }
+        for (id, note) in ids.iter().zip(&notes) {
+            now = remove(&now, id, note);
+        }
+        let breaks: [&[u8]; 3] = [b"", b"\n", b"\r\n"];
+        let mut possible = breaks.map(|with| [original.as_slice(), with, &appended].concat()).to_vec();
+        if appended.is_empty() {
+            possible.truncate(1);
+        }
+        prop_assert!(possible.contains(&now), "{:?} of {:?}", now, original);
+    }
+}
+
+/// Random content, without lines that belong to one of the two sessions.
+fn text_without_marks(content: &[u8]) -> Vec<u8> {
+    let lines = content.split_inclusive(|&byte| byte == b'\n');
+    lines
+        .filter(|line| owner(line).is_none())
+        .collect::<Vec<_>>()
+        .concat()
 }

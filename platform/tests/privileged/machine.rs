@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 const INSIDE: &str = "KUBEBRIDGE_TEST_MACHINE";
 
 /// The longest a test may take: PID 1 of a namespace cannot be asked to end.
-const LIMIT: &str = "120";
+const LIMIT: &str = "300";
 
 const HOSTS: &str = "127.0.0.1 localhost\n192.0.2.7 printer";
 

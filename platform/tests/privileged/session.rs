@@ -36,6 +36,12 @@ async fn session(sys: Sys) -> Result<(), kubebridge_platform::HostError> {
     };
     let link = host.open(&spec).await?;
     host.apply(&intent(Some(&link))).await?;
+    // Somebody removes the link, and it is made anew.
+    run(&format!("ip link del {}", link.name));
+    let mut verified = host.verify().await;
+    if let Some(trouble) = verified.troubles.pop() {
+        return Err(trouble);
+    }
     host.undo().await?;
     Ok(())
 }
@@ -54,7 +60,7 @@ fn a_session_that_dies_at_any_step_is_undone_exactly_by_one_recovery() {
         session(machine.sys()).await.unwrap();
         session(with(&faults)).await.unwrap();
         let steps = faults.steps();
-        assert!(steps.len() > 40, "{steps:?}");
+        assert!(steps.len() > 60, "{steps:?}");
         until("the end of the link", async || !is_link_there()).await;
         let before = state();
         for (step, died_at) in steps.iter().enumerate() {

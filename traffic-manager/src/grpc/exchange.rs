@@ -1,5 +1,7 @@
 //! `ExchangeDns`: DNS messages of a session, answered side by side and matched by tag.
 
+use std::sync::Arc;
+
 use futures::{Stream, StreamExt, stream};
 use kubebridge_proto::v1;
 use kubebridge_proto::v1::dns_failure::Reason;
@@ -9,6 +11,7 @@ use tonic::{Status, Streaming};
 use tracing::debug;
 
 use super::Service;
+use crate::metrics::Way;
 use crate::sessions::Lease;
 
 /// The most queries of one stream worked on at once. A browser opening a page asks some fifty
@@ -88,9 +91,13 @@ impl Exchange {
                 .insert(self.service.session(&request.session_id)?.lease()),
         };
         let view = session.view();
-        let resolver = std::sync::Arc::clone(&self.service.resolver);
+        let resolver = Arc::clone(&self.service.resolver);
+        let metrics = Arc::clone(&self.service.metrics);
         self.answers.spawn(async move {
-            let outcome = match resolver.answer(&request.query, &view).await {
+            let query = metrics.query(Way::Grpc);
+            let reply = resolver.answer(&request.query, &view).await;
+            query.answered(reply.as_deref());
+            let outcome = match reply {
                 Some(reply) => Outcome::Reply(reply),
                 None => Outcome::Failure(v1::DnsFailure {
                     reason: Reason::NotAQuery.into(),

@@ -19,6 +19,7 @@ use tracing::debug;
 
 use self::subscription::Subscription;
 use super::{Service, invalid};
+use crate::metrics::RouteCounts;
 use crate::sessions::{Grant, Lease, MAX_NAMESPACES};
 
 mod subscription;
@@ -29,8 +30,14 @@ const COALESCE: Duration = Duration::from_millis(20);
 
 type Frame = Result<v1::WatchNamespaceRoutesResponse, Status>;
 
+/// Counts a stream while it is open.
+struct Open {
+    counts: RouteCounts,
+}
+
 struct Routes {
     service: Service,
+    open: Open,
     requests: Option<Streaming<v1::WatchNamespaceRoutesRequest>>,
     session: Option<(Lease, watch::Receiver<Arc<Grant>>)>,
     wanted: BTreeMap<String, Subscription>,
@@ -43,8 +50,11 @@ pub(super) fn stream(
     service: Service,
     requests: Streaming<v1::WatchNamespaceRoutesRequest>,
 ) -> impl Stream<Item = Frame> + Send {
+    let counts = service.metrics.routes();
+    counts.streams.inc();
     let routes = Routes {
         service,
+        open: Open { counts },
         requests: Some(requests),
         session: None,
         wanted: BTreeMap::new(),
@@ -61,10 +71,17 @@ pub(super) fn stream(
     })
 }
 
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.counts.streams.dec();
+    }
+}
+
 impl Routes {
     async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(update) = self.ready(Instant::now()) {
+                self.open.counts.sent(&update);
                 return Some(Ok(update.into()));
             }
             tokio::select! {
@@ -133,7 +150,8 @@ impl Routes {
         self.wanted.retain(|name, _| keep.contains(name));
         for wanted in request.namespaces {
             if wanted.restart || !self.wanted.contains_key(&wanted.namespace) {
-                let head = self.service.index.subscribe(&wanted.namespace);
+                let now = Instant::now();
+                let head = self.service.index.subscribe(&wanted.namespace, now);
                 let name = wanted.namespace;
                 let subscription = Subscription::new(name.clone(), head, wanted.revision);
                 self.wanted.insert(name, subscription);

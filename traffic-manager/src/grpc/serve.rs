@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use kubebridge_proto::v1::traffic_manager_server::TrafficManagerServer;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
 use super::Service;
 use crate::limit::Limited;
@@ -43,6 +44,10 @@ pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
             .set_not_serving::<TrafficManagerServer<Service>>()
             .await;
     };
+    let reflection = match listener.local_addr()?.ip().is_loopback() {
+        true => Some(reflection()?),
+        false => None,
+    };
     let incoming = Limited::new(listener, MAX_CONNECTIONS).connections();
     Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
@@ -51,8 +56,19 @@ pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_CALLS)
         .add_service(health_service)
+        .add_optional_service(reflection)
         .add_service(TrafficManagerServer::new(service).max_decoding_message_size(MAX_REQUEST))
         .serve_with_incoming_shutdown(incoming, ending)
         .await
         .context("gRPC server failed")
+}
+
+/// Makes the service that describes the contract, for `grpcurl` and the like. Only where nobody
+/// but people on this machine, or behind its port-forward, can ask.
+fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(kubebridge_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .context("cannot describe the contract")
 }

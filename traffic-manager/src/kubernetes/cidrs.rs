@@ -11,8 +11,8 @@ use kubebridge_proto::cidr::Cidr;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::Cluster;
 use super::follow::{Need, Seen, follow};
-use super::watch::Cluster;
 
 /// Ranges of `ClusterIPs`; empty when not known.
 pub type Ranges = Arc<BTreeSet<Cidr>>;
@@ -23,11 +23,17 @@ pub async fn service_cidrs(
     ranges: watch::Sender<Ranges>,
     shutdown: CancellationToken,
 ) {
-    let api: Api<ServiceCIDR> = Api::all(cluster.client);
     let mut objects = BTreeMap::new();
-    follow(api, Need::Optional("servicecidrs"), shutdown, |seen| {
-        see(seen, &mut objects, &ranges);
-    })
+    let api: fn(_) -> Api<ServiceCIDR> = Api::all;
+    follow(
+        cluster,
+        api,
+        Need::Optional("servicecidrs"),
+        shutdown,
+        |seen| {
+            see(seen, &mut objects, &ranges);
+        },
+    )
     .await;
 }
 
@@ -46,7 +52,7 @@ fn see(
         Seen::Removed(object) => drop(objects.remove(&object.name_any())),
         Seen::Synced => {}
         // What was known stays.
-        Seen::Forbidden { .. } | Seen::Away | Seen::Recovered => return,
+        Seen::Forbidden { .. } | Seen::Away { .. } | Seen::Recovered => return,
     }
     ranges.send_replace(Arc::new(objects.values().flatten().copied().collect()));
 }
@@ -84,7 +90,9 @@ mod tests {
         see(Seen::Synced);
         assert_eq!(texts(&ranges), ["10.96.0.0/16", "fd00:10::/112"]);
         see(Seen::Changed(object("more", "[10.112.0.0/16]")));
-        see(Seen::Away);
+        see(Seen::Away {
+            cause: String::new(),
+        });
         see(Seen::Forbidden { verb: "watch" });
         assert_eq!(
             texts(&ranges),

@@ -6,17 +6,18 @@
 
 use std::error::Error;
 use std::fmt::Debug;
-use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+
+use super::cluster::{Cluster, Connection, Trouble};
 
 /// The first wait after a failure: an API server that restarts behind a load balancer is back
 /// almost at once.
@@ -26,16 +27,14 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// 30 s, as conditions W5 asks.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// A watch that has been quiet for this long after a failure works: longer than the client's
-/// connect timeout, and a server that refuses does so at once.
+/// A watch that has been quiet for this long after a failure works: longer than
+/// [`super::cluster::CONNECT_TIMEOUT`], and a server that refuses does so at once.
 const TRIAL: Duration = Duration::from_secs(6);
 
-/// The client's connect timeout; see [`TRIAL`].
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Seconds until a watch is renewed. A connection that died in silence is noticed 5 s later; a
-/// renewal resumes from the last bookmark and costs one request.
-const WATCH_SECONDS: u32 = 60;
+/// Seconds until a watch is renewed, which is when a right withdrawn meanwhile shows: the API server
+/// lets an open watch run on. A connection that died in silence is noticed 5 s later; a renewal
+/// resumes from the last bookmark and costs one request.
+const WATCH_SECONDS: u32 = 20;
 
 /// The code for a resource the cluster does not have.
 const NOT_FOUND: u16 = 404;
@@ -59,7 +58,10 @@ pub(super) enum Seen<K> {
         verb: &'static str,
     },
     /// The API server is out of reach, or talks nonsense.
-    Away,
+    Away {
+        /// What happened, as the system says it.
+        cause: String,
+    },
     /// After one of the two before: it works again, nothing was missed.
     Recovered,
 }
@@ -81,19 +83,29 @@ impl Need {
     }
 }
 
-/// Follows all objects of `api` until shutdown.
+/// Follows all objects of the API that `api` makes of a connection, until shutdown.
 pub(super) async fn follow<K>(
-    api: Api<K>,
+    cluster: Cluster,
+    api: impl Fn(Client) -> Api<K>,
     need: Need,
     shutdown: CancellationToken,
     mut sink: impl FnMut(Seen<K>),
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let resource = need.resource();
+    let counts = cluster.metrics.watch(resource);
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let mut events = pin!(watcher(api, config));
+    let begin = |client| Box::pin(watcher(api(client), config.clone()));
+    let Connection {
+        client,
+        mut generation,
+        ..
+    } = cluster.connection();
+    let mut events = begin(client);
     let mut backoff = Backoff::default();
     let mut trial: Option<Instant> = None;
+    let mut lists = 0_u64;
     // A list tells itself whether it works; only a quiet watch is taken at its silence.
     let mut listing = false;
     loop {
@@ -109,24 +121,38 @@ pub(super) async fn follow<K>(
                 sink(Seen::Restart);
             }
             Some(Ok(event)) => {
-                listing &= !matches!(event, Event::InitDone);
+                if matches!(event, Event::InitDone) {
+                    listing = false;
+                    lists += 1;
+                    counts.relists.inc_by(u64::from(lists > 1));
+                }
                 backoff = Backoff::default();
                 if trial.take().is_some() {
-                    recovered(need.resource(), &mut sink);
+                    recovered(resource, &mut sink);
                 }
                 sink(event.into());
             }
             Some(Err(error)) => {
+                counts.restarts.inc();
                 sink(failure(&error, need, trial.is_none()));
-                tokio::select! {
+                let renewed = async {
+                    tokio::time::sleep(backoff.next(rand::random())).await;
+                    cluster.instead(generation, trouble(&error)).await
+                };
+                let renewed = tokio::select! {
                     () = shutdown.cancelled() => return,
-                    () = tokio::time::sleep(backoff.next(rand::random())) => {}
+                    renewed = renewed => renewed,
+                };
+                if let Some(connection) = renewed {
+                    generation = connection.generation;
+                    events = begin(connection.client);
+                    backoff = Backoff::default();
                 }
                 trial = Some(Instant::now() + TRIAL);
             }
             None if trial.take().is_some() => {
                 backoff = Backoff::default();
-                recovered(need.resource(), &mut sink);
+                recovered(resource, &mut sink);
             }
             None => return,
         }
@@ -171,7 +197,18 @@ fn failure<K>(error: &watcher::Error, need: Need, first: bool) -> Seen<K> {
     if forbidden {
         Seen::Forbidden { verb }
     } else {
-        Seen::Away
+        Seen::Away { cause }
+    }
+}
+
+/// Returns what a failure tells about the connection.
+fn trouble(error: &watcher::Error) -> Trouble {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Trouble::of(error),
+        watcher::Error::WatchError(status) if status.code == 401 => Trouble::Refused,
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => Trouble::None,
     }
 }
 

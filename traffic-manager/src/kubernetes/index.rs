@@ -32,11 +32,13 @@ pub const GONE_FOR: Duration = Duration::from_secs(60);
 /// a large cluster has; beyond it the ones nobody follows are dropped.
 const MAX_IDLE_NAMESPACES: usize = 4096;
 
+/// The least time between two looks for namespaces to drop: each goes over all of them.
+const DROP_EVERY: Duration = Duration::from_secs(1);
+
 /// The routes of every namespace.
 #[derive(Debug)]
 pub struct Index {
     served: Served,
-    first_revision: u64,
     inner: Mutex<Inner>,
     names: watch::Sender<Arc<BTreeSet<String>>>,
 }
@@ -47,6 +49,19 @@ struct Inner {
     /// The state of namespaces not seen yet, while all are served.
     elsewhere: NamespaceState,
     pointers: BTreeMap<IpAddr, BTreeSet<ServiceKey>>,
+    /// The revision a new table starts with, above those of all tables dropped.
+    first_revision: u64,
+    /// No look for tables to drop before this.
+    next_drop: Option<Instant>,
+}
+
+/// How many namespaces and routes there are in one state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Namespaces.
+    pub namespaces: usize,
+    /// Routes in them.
+    pub routes: usize,
 }
 
 impl Index {
@@ -75,10 +90,11 @@ impl Index {
             tables,
             elsewhere,
             pointers: BTreeMap::new(),
+            first_revision,
+            next_drop: None,
         });
         Self {
             served,
-            first_revision,
             inner,
             names,
         }
@@ -97,13 +113,14 @@ impl Index {
         }
         let mut inner = self.inner.lock();
         let key = ServiceKey::of(&route);
-        let table = inner.table(&route.namespace, self.first_revision);
+        let table = inner.table(&route.namespace);
         let Some(before) = table.upsert(route.clone()) else {
             return Vec::new();
         };
         table.publish();
+        let first = before.is_none() && table.len() == 1;
         inner.repoint(&key, before.as_deref(), Some(&route));
-        if before.is_none() {
+        if first {
             self.publish_names(&inner);
         }
         vec![Changed::new(key, before.as_deref(), Some(&route))]
@@ -123,6 +140,7 @@ impl Index {
         let key = ServiceKey::of(&before);
         inner.repoint(&key, Some(&before), None);
         if now_empty {
+            inner.drop_idle(now);
             self.publish_names(&inner);
         }
         vec![Changed::new(key, Some(&before), None)]
@@ -156,7 +174,7 @@ impl Index {
         let mut changed = Vec::new();
         for namespace in namespaces {
             let routes = wanted.remove(&namespace).unwrap_or_default();
-            changed.extend(inner.replace(&namespace, routes, self.first_revision, now));
+            changed.extend(inner.replace(&namespace, routes, now));
         }
         self.publish_names(&inner);
         changed
@@ -189,10 +207,44 @@ impl Index {
 
     /// Follows a namespace. One that is not served has the state [`NamespaceState::NoSource`].
     #[must_use]
-    pub fn subscribe(&self, namespace: &str) -> watch::Receiver<Head> {
+    pub fn subscribe(&self, namespace: &str, now: Instant) -> watch::Receiver<Head> {
         let mut inner = self.inner.lock();
-        inner.drop_idle();
-        inner.table(namespace, self.first_revision).subscribe()
+        inner.drop_idle(now);
+        inner.table(namespace).subscribe()
+    }
+
+    /// Returns the next routes of a namespace by name, after a name, and whether they are the last.
+    #[must_use]
+    pub fn page(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> (Vec<Arc<ServiceRoute>>, bool) {
+        let inner = self.inner.lock();
+        match inner.tables.get(namespace) {
+            Some(table) => table.page(after, most),
+            None => (Vec::new(), true),
+        }
+    }
+
+    /// Counts namespaces and routes by the word for the state of the namespace.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<&'static str, Total> {
+        let words = ["synced", "waiting", "forbidden", "no_source"];
+        let mut totals = BTreeMap::from(words.map(|word| (word, Total::default())));
+        for table in self.inner.lock().tables.values() {
+            let word = match table.state() {
+                NamespaceState::Synced => "synced",
+                NamespaceState::Waiting => "waiting",
+                NamespaceState::Forbidden { .. } => "forbidden",
+                NamespaceState::NoSource => "no_source",
+            };
+            let total = totals.entry(word).or_default();
+            total.namespaces += 1;
+            total.routes += table.len();
+        }
+        totals
     }
 
     /// Returns what changed in a namespace since a revision; 0 for all.
@@ -250,8 +302,8 @@ impl Index {
 }
 
 impl Inner {
-    fn table(&mut self, namespace: &str, first_revision: u64) -> &mut Table {
-        let state = &self.elsewhere;
+    fn table(&mut self, namespace: &str) -> &mut Table {
+        let (state, first_revision) = (&self.elsewhere, self.first_revision);
         self.tables
             .entry(namespace.to_owned())
             .or_insert_with(|| Table::new(state.clone(), first_revision))
@@ -261,10 +313,9 @@ impl Inner {
         &mut self,
         namespace: &str,
         routes: BTreeMap<String, ServiceRoute>,
-        first_revision: u64,
         now: Instant,
     ) -> Vec<Changed> {
-        let table = self.table(namespace, first_revision);
+        let table = self.table(namespace);
         table.set_state(NamespaceState::Synced);
         let replaced = table.replace(routes, now);
         table.publish();
@@ -299,10 +350,22 @@ impl Inner {
         }
     }
 
-    fn drop_idle(&mut self) {
-        if self.tables.len() > MAX_IDLE_NAMESPACES {
-            self.tables.retain(|_, table| !table.is_idle());
+    fn drop_idle(&mut self, now: Instant) {
+        let early = self.next_drop.is_some_and(|at| now < at);
+        if self.tables.len() <= MAX_IDLE_NAMESPACES || early {
+            return;
         }
+        self.next_drop = Some(now + DROP_EVERY);
+        let mut newest = self.first_revision;
+        self.tables.retain(|_, table| {
+            let idle = table.is_idle(now);
+            if idle {
+                newest = newest.max(table.revision());
+            }
+            !idle
+        });
+        // Who comes back with a revision of a dropped table must not find it in a later one.
+        self.first_revision = newest + 1;
     }
 }
 

@@ -11,8 +11,8 @@ use kube::{Api, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::Cluster;
 use super::follow::{Need, Seen, follow};
-use super::watch::Cluster;
 
 /// Namespaces as observed in the cluster; `None` until they are, or when that is not allowed.
 pub type Observed = Option<Arc<BTreeSet<String>>>;
@@ -23,28 +23,38 @@ pub async fn namespaces(
     observed: watch::Sender<Observed>,
     shutdown: CancellationToken,
 ) {
-    let api: Api<PartialObjectMeta<Namespace>> = Api::all(cluster.client);
     let mut names = BTreeSet::new();
     let mut complete = false;
-    follow(api, Need::Optional("namespaces"), shutdown, |seen| {
-        match seen {
-            Seen::Restart => {
-                names.clear();
-                complete = false;
+    let api: fn(_) -> Api<PartialObjectMeta<Namespace>> = Api::all;
+    follow(
+        cluster,
+        api,
+        Need::Optional("namespaces"),
+        shutdown,
+        |seen| {
+            match seen {
+                Seen::Restart => {
+                    names.clear();
+                    complete = false;
+                }
+                Seen::Listed(object) | Seen::Changed(object) => {
+                    names.insert(object.name_any());
+                }
+                Seen::Synced => complete = true,
+                Seen::Removed(object) => {
+                    names.remove(&object.name_any());
+                }
+                Seen::Forbidden { .. } => {
+                    observed.send_replace(None);
+                    return;
+                }
+                // What was known stays.
+                Seen::Away { .. } | Seen::Recovered => return,
             }
-            Seen::Listed(object) | Seen::Changed(object) => drop(names.insert(object.name_any())),
-            Seen::Synced => complete = true,
-            Seen::Removed(object) => drop(names.remove(&object.name_any())),
-            Seen::Forbidden { .. } => {
-                observed.send_replace(None);
-                return;
+            if complete {
+                observed.send_replace(Some(Arc::new(names.clone())));
             }
-            // What was known stays.
-            Seen::Away | Seen::Recovered => return,
-        }
-        if complete {
-            observed.send_replace(Some(Arc::new(names.clone())));
-        }
-    })
+        },
+    )
     .await;
 }

@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Service;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use kubebridge_proto::routes::{NamespaceState, ServiceRoute};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::follow::{CONNECT_TIMEOUT, Need, Seen, follow};
+use super::cluster::Cluster;
+use super::follow::{Need, Seen, follow};
 use super::index::Scope;
 use super::service::route;
 use crate::feed::Feed;
@@ -20,51 +20,23 @@ use crate::feed::Feed;
 /// The resource whose rights are needed.
 const RESOURCE: &str = "services";
 
-/// A connection to a cluster, not yet used.
-#[derive(Clone)]
-pub struct Cluster {
-    pub(super) client: Client,
-    /// The namespace the process runs in, or the one of the kubeconfig's context.
-    pub namespace: String,
-}
-
-impl std::fmt::Debug for Cluster {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Cluster")
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Cluster {
-    /// Reads the pod's service account, else the kubeconfig; connects to nothing yet.
-    ///
-    /// # Errors
-    /// When there is neither, or it cannot be used.
-    pub async fn infer() -> Result<Self> {
-        let mut config = kube::Config::infer()
-            .await
-            .context("neither a service account nor a kubeconfig can be used")?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        let namespace = config.default_namespace.clone();
-        info!(server = %config.cluster_url, namespace, "use cluster");
-        let client = Client::try_from(config).context("cannot make a client of the API server")?;
-        Ok(Self { client, namespace })
-    }
-}
-
 /// How one watch does, for readiness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// The first list is not complete.
     Starting,
     /// All is known, and changes are seen.
     Synced,
     /// The API server does not allow it.
-    Forbidden,
+    Forbidden {
+        /// What it does not allow.
+        verb: &'static str,
+    },
     /// The API server is out of reach; what was known stays.
-    Away,
+    Away {
+        /// What happened, as the system says it.
+        cause: String,
+    },
 }
 
 /// Feeds the Services of a scope until shutdown.
@@ -75,9 +47,12 @@ pub async fn services(
     health: watch::Sender<Health>,
     shutdown: CancellationToken,
 ) {
-    let api: Api<Service> = match &scope {
-        Scope::Namespace(namespace) => Api::namespaced(cluster.client, namespace),
-        Scope::All => Api::all(cluster.client),
+    let namespaces = scope.clone();
+    let api = move |client| -> Api<Service> {
+        match &namespaces {
+            Scope::Namespace(namespace) => Api::namespaced(client, namespace),
+            Scope::All => Api::all(client),
+        }
     };
     let mut feeder = Feeder {
         scope,
@@ -86,7 +61,7 @@ pub async fn services(
         listed: Vec::new(),
         complete: false,
     };
-    follow(api, Need::Required(RESOURCE), shutdown, |seen| {
+    follow(cluster, api, Need::Required(RESOURCE), shutdown, |seen| {
         feeder.see(seen);
     })
     .await;
@@ -132,10 +107,10 @@ impl Feeder {
                     resource: RESOURCE.to_owned(),
                 };
                 self.feed.set_state(&self.scope, &state);
-                self.health.send_replace(Health::Forbidden);
+                self.health.send_replace(Health::Forbidden { verb });
             }
-            Seen::Away => {
-                self.health.send_replace(Health::Away);
+            Seen::Away { cause } => {
+                self.health.send_replace(Health::Away { cause });
             }
             Seen::Recovered => self.recover(),
         }
@@ -200,6 +175,12 @@ mod tests {
         (feeder, index, seen)
     }
 
+    fn away() -> Seen<Service> {
+        Seen::Away {
+            cause: "Connection refused".to_owned(),
+        }
+    }
+
     fn found(index: &Index, name: &str) -> Found {
         index.lookup("default", name, Instant::now())
     }
@@ -221,7 +202,7 @@ mod tests {
         let (mut feeder, index, _health) = feeder();
         feeder.see(Seen::Restart);
         feeder.see(Seen::Listed(service("a", "{clusterIP: 10.0.0.1}")));
-        feeder.see(Seen::Away);
+        feeder.see(away());
         feeder.see(Seen::Restart);
         feeder.see(Seen::Listed(service("b", "{clusterIP: 10.0.0.2}")));
         feeder.see(Seen::Synced);
@@ -244,8 +225,8 @@ mod tests {
         let (mut feeder, index, health) = feeder();
         feeder.see(Seen::Listed(service("a", "{clusterIP: 10.0.0.1}")));
         feeder.see(Seen::Synced);
-        feeder.see(Seen::Away);
-        assert_eq!(*health.borrow(), Health::Away);
+        feeder.see(away());
+        assert!(matches!(*health.borrow(), Health::Away { .. }));
         assert!(matches!(found(&index, "a"), Found::Route(_)));
         feeder.see(Seen::Recovered);
         assert_eq!(*health.borrow(), Health::Synced);
@@ -259,10 +240,13 @@ mod tests {
             verb: "list".to_owned(),
             resource: "services".to_owned(),
         };
-        assert_eq!(index.subscribe("default").borrow().state, expected);
+        assert_eq!(
+            index.subscribe("default", Instant::now()).borrow().state,
+            expected
+        );
         feeder.see(Seen::Synced);
         assert_eq!(
-            index.subscribe("default").borrow().state,
+            index.subscribe("default", Instant::now()).borrow().state,
             NamespaceState::Synced
         );
     }

@@ -1,4 +1,39 @@
-//! Telling what an interrupted write in place leaves from what somebody else wrote. Pure.
+//! Putting right what an interrupted write in place left, and telling that (purely) from what
+//! somebody else wrote.
+
+use std::path::Path;
+
+use super::{HOSTS, MAX_TRIES};
+use crate::fs::{FsError, Replaced, RootFs};
+use crate::journal::{Change, Journal};
+
+/// Puts right the writes in place that were interrupted, the last one first.
+pub(super) fn repair(fs: &RootFs, journal: &mut Journal) -> Result<(), FsError> {
+    for pending in journal.history().pending.clone().into_iter().rev() {
+        if let Change::HostsInPlace { before, after } = &pending.change {
+            repair_one(fs, before, after)?;
+            journal.undone(pending.seq);
+        }
+    }
+    Ok(())
+}
+
+fn repair_one(fs: &RootFs, before: &[u8], after: &[u8]) -> Result<(), FsError> {
+    let path = Path::new(HOSTS);
+    for _ in 0..MAX_TRIES {
+        let now = fs.read(path)?.unwrap_or_default();
+        let Some(whole) = mend(&now, before, after) else {
+            return Ok(());
+        };
+        // Dying here leaves another mixture of the two, and the entry that says so.
+        let replaced = fs.replace(path, Some(&now), &whole, &mut |_| Ok(()))?;
+        if replaced != Replaced::Changed {
+            tracing::info!("an interrupted write of the hosts file was taken back");
+            return Ok(());
+        }
+    }
+    Err(FsError::Contended(HOSTS.into()))
+}
 
 /// Returns what `now` should be if it is what an interrupted overwrite of `before` by `after`, or an
 /// interrupted way back, leaves: at each place the byte of the one or of the other.
@@ -7,7 +42,7 @@
 /// one was being extended: there only bytes of `after` can be, or the zeros of a block that did not
 /// reach the disk. If it was to get shorter, what stands behind its old end is somebody else's and
 /// is kept.
-pub(super) fn mend(now: &[u8], before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
+fn mend(now: &[u8], before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     if now == before || now == after || now.len() < before.len() {
         return None;
     }

@@ -7,14 +7,14 @@ use tonic::Code;
 use super::*;
 
 /// One open exchange.
-struct Exchange {
+pub(super) struct Exchange {
     queries: mpsc::Sender<v1::ExchangeDnsRequest>,
     replies: Streaming<v1::ExchangeDnsResponse>,
     session: String,
 }
 
 impl Exchange {
-    async fn open(client: &mut Client, session: &str) -> Self {
+    pub(super) async fn open(client: &mut Client, session: &str) -> Self {
         let (queries, requests) = mpsc::channel(16);
         let replies = client
             .exchange_dns(ReceiverStream::new(requests))
@@ -48,7 +48,7 @@ impl Exchange {
         (response.tag, response.outcome.unwrap())
     }
 
-    async fn ask(&mut self, name: &str, rtype: RecordType) -> String {
+    pub(super) async fn ask(&mut self, name: &str, rtype: RecordType) -> String {
         self.send(1, query(name, rtype)).await;
         match self.receive().await {
             (1, Outcome::Reply(reply)) => text(&reply),
@@ -57,7 +57,7 @@ impl Exchange {
     }
 }
 
-async fn plain(world: &World, name: &str, rtype: RecordType) -> String {
+pub(super) async fn plain(world: &World, name: &str, rtype: RecordType) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket
         .send_to(&query(name, rtype), world.running.dns[0])

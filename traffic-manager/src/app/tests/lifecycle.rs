@@ -23,7 +23,7 @@ async fn the_probes_answer_and_everything_else_is_not_found() {
         ("/livez", "HTTP/1.1 200", "ok\n"),
         ("/readyz", "HTTP/1.1 200", "ready\n"),
         ("/", "HTTP/1.1 404", ""),
-        ("/metrics", "HTTP/1.1 404", ""),
+        ("/metrics/x", "HTTP/1.1 404", ""),
     ] {
         let reply = get(world.running.admin, path).await;
         assert!(
@@ -99,5 +99,103 @@ async fn the_resolv_conf_is_read_again_when_it_changes() {
         }
         assert!(tokio::time::Instant::now() < deadline, "{info:?}");
         tokio::task::yield_now().await;
+    }
+}
+
+/// The names and types people build their dashboards on.
+const METRICS: &str = "\
+kubebridge_build_info gauge
+kubebridge_dns_cache_bytes gauge
+kubebridge_dns_cache_entries gauge
+kubebridge_dns_cache_hits_total counter
+kubebridge_dns_cache_misses_total counter
+kubebridge_dns_in_flight gauge
+kubebridge_dns_queries_total counter
+kubebridge_dns_waiting gauge
+kubebridge_namespaces gauge
+kubebridge_route_changes_sent_total counter
+kubebridge_route_frames_total counter
+kubebridge_route_streams gauge
+kubebridge_routes gauge
+kubebridge_sessions gauge
+kubebridge_watch_relists_total counter
+kubebridge_watch_restarts_total counter
+";
+
+async fn metrics(world: &World) -> String {
+    let reply = get(world.running.admin, "/metrics").await;
+    assert!(
+        reply.contains("content-type: text/plain; version=0.0.4"),
+        "{reply}"
+    );
+    reply.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[tokio::test]
+async fn metrics_have_the_documented_names_and_types() {
+    let text = metrics(&World::start().await).await;
+    let mut types: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .collect();
+    types.sort_unstable();
+    assert_eq!(format!("{}\n", types.join("\n")), METRICS);
+}
+
+#[tokio::test]
+async fn metrics_count_what_happens_and_name_nothing() {
+    let mut world = World::start().await;
+    let session = world.open(&["default"]).await.id;
+    let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
+    routes.next().await;
+    routes.next().await;
+    let mut exchange = dns::Exchange::open(&mut world.client, &session).await;
+    for _ in 0..2 {
+        exchange.ask("authors", RecordType::A).await;
+    }
+    let text = metrics(&world).await;
+    for line in [
+        "kubebridge_dns_queries_total{transport=\"grpc\",rcode=\"NOERROR\"} 2",
+        "kubebridge_dns_cache_hits_total 1",
+        "kubebridge_dns_cache_misses_total 1",
+        "kubebridge_dns_cache_entries 1",
+        "kubebridge_sessions 1",
+        "kubebridge_route_streams 1",
+        "kubebridge_route_frames_total{kind=\"page\"} 1",
+        "kubebridge_route_changes_sent_total 5",
+        "kubebridge_namespaces{state=\"synced\"} 2",
+        "kubebridge_routes{state=\"synced\"} 6",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    for name in ["authors", "default", "shop", session.as_str()] {
+        assert!(!text.contains(name), "{name} is told:\n{text}");
+    }
+}
+
+/// The time until SERVFAIL, when nobody answers, is what the file says now.
+#[tokio::test]
+async fn a_changed_timeout_takes_effect_without_a_restart() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("resolv.conf");
+    std::fs::write(&path, "options timeout:4 attempts:1\n").unwrap();
+    let world = World::start_with(|config| {
+        config.source = Source::None;
+        config.resolution.upstreams =
+            vec![silent.local_addr().unwrap().to_string().parse().unwrap()];
+        config.resolution.resolv_conf = Some(path.clone());
+    })
+    .await;
+    std::fs::write(&path, "options timeout:1 attempts:1\n").unwrap();
+    // A query of its own name each time: failures are remembered for a moment.
+    for number in 0.. {
+        let asked = tokio::time::Instant::now();
+        let name = format!("n{number}.example.");
+        assert_eq!(dns::plain(&world, &name, RecordType::A).await, "SERVFAIL");
+        if asked.elapsed() < Duration::from_millis(2500) {
+            return;
+        }
+        assert!(number < 3, "the new timeout never came");
     }
 }

@@ -152,3 +152,69 @@ async fn the_standard_health_service_says_serving() {
         assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
     }
 }
+
+#[tokio::test]
+async fn reflection_lists_and_describes_the_service_on_loopback() {
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    let world = World::start().await;
+    let channel = Channel::from_shared(format!("http://{}", world.running.grpc)).unwrap();
+    let mut client = ServerReflectionClient::new(channel.connect().await.unwrap());
+    let ask = |request| ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(request),
+    };
+    let requests = [
+        ask(MessageRequest::ListServices(String::new())),
+        ask(MessageRequest::FileContainingSymbol(
+            "kubebridge.v1.TrafficManager.WatchNamespaceRoutes".to_owned(),
+        )),
+    ];
+    let replies = client
+        .server_reflection_info(tokio_stream::iter(requests))
+        .await
+        .unwrap();
+    let mut replies = replies.into_inner();
+    let Some(MessageResponse::ListServicesResponse(services)) =
+        replies.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no list")
+    };
+    let mut names: Vec<_> = services.service.into_iter().map(|one| one.name).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "kubebridge.v1.TrafficManager",
+        ]
+    );
+    let Some(MessageResponse::FileDescriptorResponse(files)) =
+        replies.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no description")
+    };
+    let contract = String::from_utf8_lossy(&files.file_descriptor_proto[0]).into_owned();
+    assert!(contract.contains("NamespaceSubscription"), "{contract}");
+}
+
+/// The listener itself may be anywhere in tests; flags refuse one off loopback.
+#[tokio::test]
+async fn reflection_is_off_where_others_could_ask() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    let world = World::start_with(|config| {
+        config.grpc_listen = "0.0.0.0:0".parse().unwrap();
+    })
+    .await;
+    let port = world.running.grpc.port();
+    let channel = Channel::from_shared(format!("http://127.0.0.1:{port}")).unwrap();
+    let mut client = ServerReflectionClient::new(channel.connect().await.unwrap());
+    let status = client
+        .server_reflection_info(tokio_stream::empty())
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+}

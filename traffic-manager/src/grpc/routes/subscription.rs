@@ -1,6 +1,5 @@
 //! What one client has of one namespace, and which frame it needs next. No IO but the index.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, RouteUpdate, ServiceRoute};
@@ -23,9 +22,12 @@ pub(super) struct Subscription {
     not_before: Option<Instant>,
 }
 
+/// Pages are taken from the table as it is when the client has room for them, so that a slow one
+/// keeps no copy of it; the delta from `revision` that follows repeats what changed meanwhile.
 struct Snapshot {
     revision: u64,
-    routes: VecDeque<Arc<ServiceRoute>>,
+    /// The last name sent.
+    after: Option<String>,
 }
 
 impl Subscription {
@@ -42,7 +44,7 @@ impl Subscription {
 
     /// Returns the next frame for the client, if it needs one now.
     pub(super) fn next(&mut self, index: &Index, now: Instant) -> Option<RouteUpdate> {
-        if let Some(page) = self.page() {
+        if let Some(page) = self.page(index) {
             return Some(page);
         }
         let state = self.head.borrow_and_update().state.clone();
@@ -66,11 +68,14 @@ impl Subscription {
                 Some(self.delta(revision, &upserts, deletes))
             }
             // Too much for one frame: the table in pages.
-            Changes::Delta { .. } => match index.since(&self.namespace, 0) {
-                Changes::Snapshot { revision, routes } => self.begin(revision, routes, now),
-                Changes::Nothing | Changes::Delta { .. } => None,
-            },
-            Changes::Snapshot { revision, routes } => self.begin(revision, routes, now),
+            Changes::Delta { revision, .. } | Changes::Snapshot { revision } => {
+                self.not_before = Some(now + COALESCE);
+                self.snapshot = Some(Snapshot {
+                    revision,
+                    after: None,
+                });
+                self.page(index)
+            }
         }
     }
 
@@ -88,30 +93,12 @@ impl Subscription {
         }
     }
 
-    fn begin(
-        &mut self,
-        revision: u64,
-        routes: Vec<Arc<ServiceRoute>>,
-        now: Instant,
-    ) -> Option<RouteUpdate> {
-        self.not_before = Some(now + COALESCE);
-        self.snapshot = Some(Snapshot {
-            revision,
-            routes: routes.into(),
-        });
-        self.page()
-    }
-
-    fn page(&mut self) -> Option<RouteUpdate> {
+    fn page(&mut self, index: &Index) -> Option<RouteUpdate> {
         let snapshot = self.snapshot.as_mut()?;
         let revision = snapshot.revision;
-        let count = snapshot.routes.len().min(PAGE_ROUTES);
-        let routes = snapshot
-            .routes
-            .drain(..count)
-            .map(Arc::unwrap_or_clone)
-            .collect();
-        let last = snapshot.routes.is_empty();
+        let after = snapshot.after.as_deref();
+        let (routes, last) = index.page(&self.namespace, after, PAGE_ROUTES);
+        snapshot.after = routes.last().map(|route| route.name.clone());
         if last {
             self.snapshot = None;
             self.revision = revision;
@@ -119,7 +106,7 @@ impl Subscription {
         Some(RouteUpdate::Page {
             namespace: self.namespace.clone(),
             revision,
-            routes,
+            routes: routes.into_iter().map(Arc::unwrap_or_clone).collect(),
             last,
         })
     }

@@ -33,7 +33,7 @@ struct Client {
 }
 
 fn client(index: &Index, revision: u64) -> Client {
-    let head = index.subscribe("default");
+    let head = index.subscribe("default", Instant::now());
     let subscription = Subscription::new("default".to_owned(), head, revision);
     Client {
         subscription,
@@ -239,4 +239,52 @@ fn what_a_client_costs_does_not_grow() {
     }
     let frames = slow.drain(&index);
     assert_eq!(shapes(&frames), ["page 2 true"]);
+}
+
+/// W1: pages are taken from a table that moves on, and what is held at the end is right all the same.
+#[test]
+fn a_snapshot_read_while_the_table_changes_is_made_right_by_the_delta_after_it() {
+    let index = index_with(PAGE_ROUTES * 2);
+    let mut slow = client(&index, 0);
+    let mut held = BTreeMap::new();
+    let mut round = 0_u32;
+    let mut take = |frame: RouteUpdate| match frame {
+        RouteUpdate::State { .. } => {}
+        RouteUpdate::Page { routes, .. } => {
+            held.extend(routes.into_iter().map(|route| (route.name.clone(), route)));
+        }
+        RouteUpdate::Delta {
+            upserts, deletes, ..
+        } => {
+            deletes.iter().for_each(|name| drop(held.remove(name)));
+            held.extend(upserts.into_iter().map(|route| (route.name.clone(), route)));
+        }
+    };
+    while let Some(frame) = slow.next(&index) {
+        take(frame);
+        for name in ["s00001", "s00600", "s00999"] {
+            round += 1;
+            index.apply(service(name, &std::net::Ipv4Addr::from(round).to_string()));
+        }
+        index.delete("default", &format!("s{:05}", 300 + round), Instant::now());
+        index.apply(service(&format!("new{round}"), "10.0.0.9"));
+    }
+    slow.drain(&index).into_iter().for_each(take);
+    let (expected, _) = index.page("default", None, usize::MAX);
+    let expected: Vec<_> = expected.iter().map(|route| (**route).clone()).collect();
+    assert_eq!(held.into_values().collect::<Vec<_>>(), expected);
+}
+
+/// W10: a client in the middle of a snapshot of 5,000 Services keeps no copy of it.
+#[test]
+fn a_client_in_the_middle_of_a_snapshot_keeps_no_routes() {
+    let index = index_with(5000);
+    let mut slow = client(&index, 0);
+    slow.next(&index);
+    assert_eq!(shape(&slow.next(&index).unwrap()), "page 500 false");
+    for number in 0..5000 {
+        index.apply(service(&format!("s{number:05}"), "10.0.0.2"));
+    }
+    let (routes, _) = index.page("default", None, usize::MAX);
+    assert!(routes.iter().all(|route| Arc::strong_count(route) == 2));
 }

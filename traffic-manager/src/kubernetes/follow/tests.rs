@@ -5,13 +5,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
+use futures::FutureExt;
 use http::{Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::Service;
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::kubernetes::cluster::{CONNECT_TIMEOUT, Fresh};
+use crate::metrics::Metrics;
 
 #[test]
 fn waits_double_up_to_ten_seconds() {
@@ -30,6 +33,11 @@ fn jitter_takes_at_most_a_quarter() {
 fn a_right_granted_later_is_seen_within_thirty_seconds() {
     assert!(LONGEST_WAIT + TRIAL < Duration::from_secs(30));
     assert!(CONNECT_TIMEOUT < TRIAL);
+}
+
+#[test]
+fn a_right_withdrawn_is_seen_within_thirty_seconds() {
+    assert!(u64::from(WATCH_SECONDS) + 5 < 30);
 }
 
 /// What the server says to one request.
@@ -127,17 +135,36 @@ fn start(says: &[Say]) -> World {
         let say = script.says.pop_front().unwrap_or(Say::Silence);
         std::future::ready(Ok::<_, Infallible>(answer(&say)))
     });
-    let api: Api<Service> = Api::namespaced(Client::new(service, "default"), "default");
+    let client = Client::new(service, "default");
+    let api = |client| -> Api<Service> { Api::namespaced(client, "default") };
     let (sender, seen) = mpsc::unbounded_channel();
     let shutdown = CancellationToken::new();
-    let following = follow(
-        api,
-        Need::Required("services"),
-        shutdown.clone(),
-        move |seen| {
-            let _ = sender.send(describe(&seen));
-        },
-    );
+    let stop = shutdown.clone();
+    let following = async move {
+        let read = move || {
+            let client = client.clone();
+            let fresh = async move {
+                Ok(Fresh {
+                    client,
+                    namespace: "default".to_owned(),
+                    place: ("there".to_owned(), None),
+                })
+            };
+            fresh.boxed()
+        };
+        let metrics = Arc::new(Metrics::new("0"));
+        let cluster = Cluster::read(metrics, Box::new(read)).await.unwrap();
+        follow(
+            cluster,
+            api,
+            Need::Required("services"),
+            stop,
+            move |seen| {
+                let _ = sender.send(describe(&seen));
+            },
+        )
+        .await;
+    };
     World {
         seen,
         script,
@@ -154,7 +181,7 @@ fn describe(seen: &Seen<Service>) -> String {
         Seen::Changed(service) => format!("changed {}", service.name_any()),
         Seen::Removed(service) => format!("removed {}", service.name_any()),
         Seen::Forbidden { verb } => format!("forbidden {verb}"),
-        Seen::Away => "away".to_owned(),
+        Seen::Away { .. } => "away".to_owned(),
         Seen::Recovered => "recovered".to_owned(),
     }
 }

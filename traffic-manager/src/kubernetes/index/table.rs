@@ -1,6 +1,7 @@
 //! The routes of one namespace with a bounded log of what changed, for [`super::Index`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use kubebridge_proto::routes::{NamespaceState, ServiceRoute};
@@ -37,12 +38,11 @@ pub enum Changes {
         /// Names of routes that are gone.
         deletes: Vec<String>,
     },
-    /// Too much to tell, or nothing is known of the reader's revision: the whole table.
+    /// Too much to tell, or nothing is known of the reader's revision: the whole table is to be
+    /// read page by page, and then what changed since this revision.
     Snapshot {
         /// The revision of the table.
         revision: u64,
-        /// Every route, by ascending name.
-        routes: Vec<Arc<ServiceRoute>>,
     },
 }
 
@@ -163,8 +163,31 @@ impl Table {
         self.routes.is_empty()
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.routes.is_empty() && self.gone.is_empty() && self.sender.receiver_count() == 0
+    pub(super) fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.head.revision
+    }
+
+    /// Tells whether nothing would be lost without the table.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let forgotten = |at: &Instant| now.duration_since(*at) >= GONE_FOR;
+        self.routes.is_empty()
+            && self.gone.values().all(forgotten)
+            && self.sender.receiver_count() == 0
+    }
+
+    pub(super) fn page(&self, after: Option<&str>, most: usize) -> (Vec<Arc<ServiceRoute>>, bool) {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.routes.range::<str, _>((start, Bound::Unbounded));
+        let routes = rest
+            .by_ref()
+            .take(most)
+            .map(|(_, route)| Arc::clone(route))
+            .collect();
+        (routes, rest.next().is_none())
     }
 
     pub(super) fn since(&self, revision: u64) -> Changes {
@@ -173,11 +196,7 @@ impl Table {
             return Changes::Nothing;
         }
         if revision < self.log_from || revision > current {
-            let routes = self.routes.values().cloned().collect();
-            return Changes::Snapshot {
-                revision: current,
-                routes,
-            };
+            return Changes::Snapshot { revision: current };
         }
         let newer = self.log.partition_point(|(at, _)| *at <= revision);
         let names: BTreeSet<&String> = self.log.range(newer..).map(|(_, name)| name).collect();

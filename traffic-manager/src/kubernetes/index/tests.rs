@@ -27,7 +27,8 @@ fn index_of(names: &[&str]) -> Index {
 
 fn snapshot(index: &Index, namespace: &str) -> (u64, Vec<String>) {
     match index.since(namespace, 0) {
-        Changes::Snapshot { revision, routes } => {
+        Changes::Snapshot { revision } => {
+            let (routes, _) = index.page(namespace, None, usize::MAX);
             let text = |route: &Arc<ServiceRoute>| {
                 format!("{}={}", route.name, route.cluster_ips.first().unwrap())
             };
@@ -53,7 +54,7 @@ fn delta(index: &Index, namespace: &str, revision: u64) -> (Vec<String>, Vec<Str
 fn a_namespace_waits_until_its_first_reset() {
     let now = Instant::now();
     let index = index_of(&["default"]);
-    let mut head = index.subscribe("default");
+    let mut head = index.subscribe("default", Instant::now());
     assert_eq!(head.borrow_and_update().state, NamespaceState::Waiting);
     assert_eq!(index.lookup("default", "authors", now), Found::NotSynced);
     index.reset(&only("default"), vec![], now);
@@ -68,7 +69,7 @@ fn a_namespace_that_is_not_served_has_no_source() {
     for served in [Served::Nothing, Served::Namespaces(["a".to_owned()].into())] {
         let index = Index::new(served, 1);
         assert_eq!(
-            index.subscribe("shop").borrow().state,
+            index.subscribe("shop", Instant::now()).borrow().state,
             NamespaceState::NoSource
         );
         assert_eq!(index.apply(service("shop", "authors", "10.0.0.1")), []);
@@ -86,12 +87,12 @@ fn a_namespace_that_is_not_served_has_no_source() {
 fn with_all_served_a_namespace_without_services_is_synced_and_empty() {
     let now = Instant::now();
     let index = Index::new(Served::All, 1);
-    let head = index.subscribe("early");
+    let head = index.subscribe("early", Instant::now());
     assert_eq!(head.borrow().state, NamespaceState::Waiting);
     index.reset(&Scope::All, vec![], now);
     assert_eq!(head.borrow().state, NamespaceState::Synced);
     assert_eq!(
-        index.subscribe("late").borrow().state,
+        index.subscribe("late", Instant::now()).borrow().state,
         NamespaceState::Synced
     );
     assert_eq!(index.lookup("never-asked", "x", now), Found::Unknown);
@@ -200,10 +201,10 @@ fn a_reader_too_far_behind_gets_a_snapshot_never_a_gap() {
     }
     assert_eq!(delta(&index, "default", start).0, ["busy", "first"]);
     index.apply(service("default", "busy", "10.9.9.9"));
-    let Changes::Snapshot { routes, .. } = index.since("default", start) else {
+    let Changes::Snapshot { .. } = index.since("default", start) else {
         panic!("a delta without the first change")
     };
-    assert_eq!(routes.len(), 3);
+    assert_eq!(snapshot(&index, "default").1.len(), 3);
 }
 
 #[test]
@@ -257,9 +258,12 @@ fn one_namespace_forbidden_leaves_the_others_alone() {
         resource: "services".to_owned(),
     };
     index.set_state(&only("shop"), &forbidden);
-    assert_eq!(index.subscribe("shop").borrow().state, forbidden);
     assert_eq!(
-        index.subscribe("default").borrow().state,
+        index.subscribe("shop", Instant::now()).borrow().state,
+        forbidden
+    );
+    assert_eq!(
+        index.subscribe("default", Instant::now()).borrow().state,
         NamespaceState::Synced
     );
     assert_eq!(index.lookup("shop", "a", now), Found::NotSynced);
@@ -290,7 +294,7 @@ fn the_names_of_namespaces_follow_the_services() {
     let index = Index::new(Served::All, 1);
     let names = index.names();
     index.reset(&Scope::All, vec![service("shop", "a", "10.0.0.1")], now);
-    let _asked = index.subscribe("only-asked-for");
+    let _asked = index.subscribe("only-asked-for", Instant::now());
     index.apply(service("default", "a", "10.0.0.2"));
     let found: Vec<_> = names.borrow().iter().cloned().collect();
     assert_eq!(found, ["default", "shop"]);
@@ -300,11 +304,72 @@ fn the_names_of_namespaces_follow_the_services() {
 fn namespaces_nobody_follows_are_dropped_when_there_are_too_many() {
     let index = Index::new(Served::All, 1);
     for number in 0..=MAX_IDLE_NAMESPACES {
-        drop(index.subscribe(&format!("n{number}")));
+        drop(index.subscribe(&format!("n{number}"), Instant::now()));
     }
-    let kept = index.subscribe("kept");
+    let kept = index.subscribe("kept", Instant::now());
     assert_eq!(index.inner.lock().tables.len(), 1);
     drop(kept);
+}
+
+/// Namespaces that come and go, as in clusters that test things, leave nothing behind.
+#[test]
+fn namespaces_whose_services_are_long_gone_are_dropped() {
+    let mut now = Instant::now();
+    let index = Index::new(Served::All, 1);
+    for number in 0..=MAX_IDLE_NAMESPACES {
+        let namespace = format!("n{number}");
+        index.apply(service(&namespace, "a", "10.0.0.1"));
+        index.delete(&namespace, "a", now);
+    }
+    now += GONE_FOR;
+    drop(index.subscribe("kept", now));
+    assert_eq!(index.inner.lock().tables.len(), 1);
+}
+
+#[test]
+fn a_revision_of_a_dropped_table_means_nothing_to_a_later_one() {
+    let mut now = Instant::now();
+    let index = Index::new(Served::All, 1000);
+    for ip in ["10.0.0.1", "10.0.0.2"] {
+        index.apply(service("back", "a", ip));
+    }
+    let (held, _) = snapshot(&index, "back");
+    index.delete("back", "a", now);
+    now += GONE_FOR;
+    for number in 0..=MAX_IDLE_NAMESPACES {
+        drop(index.subscribe(&format!("n{number}"), now));
+    }
+    assert!(!index.inner.lock().tables.contains_key("back"));
+    for ip in ["10.0.0.3", "10.0.0.4"] {
+        index.apply(service("back", "b", ip));
+    }
+    let changes = index.since("back", held);
+    assert!(matches!(changes, Changes::Snapshot { .. }), "{changes:?}");
+}
+
+#[test]
+fn totals_count_routes_by_the_state_of_their_namespace() {
+    let now = Instant::now();
+    let index = index_of(&["default", "shop", "other"]);
+    let routes = ["a", "b"].map(|name| service("default", name, "10.0.0.1"));
+    index.reset(&only("default"), routes.to_vec(), now);
+    let forbidden = NamespaceState::Forbidden {
+        verb: "list".to_owned(),
+        resource: "services".to_owned(),
+    };
+    index.set_state(&only("shop"), &forbidden);
+    let found: Vec<_> = index
+        .totals()
+        .into_iter()
+        .map(|(word, total)| (word, total.namespaces, total.routes))
+        .collect();
+    let expected = [
+        ("forbidden", 1, 0),
+        ("no_source", 0, 0),
+        ("synced", 1, 2),
+        ("waiting", 1, 0),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[derive(Debug, Clone)]
@@ -345,7 +410,8 @@ proptest! {
                 revision = next;
                 held.clone()
             }
-            Changes::Snapshot { revision: next, routes } => {
+            Changes::Snapshot { revision: next } => {
+                let (routes, _) = index.page("default", None, usize::MAX);
                 held = routes.iter().map(|route| (route.name.clone(), (**route).clone())).collect();
                 revision = next;
                 held.clone()

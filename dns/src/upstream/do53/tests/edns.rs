@@ -1,3 +1,4 @@
+use super::super::super::wire::EDNS_REJECTED_FOR;
 use super::*;
 
 fn has_edns(query: &Received) -> bool {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::message::encode_query;
+use crate::message::{QueryOptions, encode_query};
 
 /// Packets that look like replies and are none, though their id is right.
 fn impostors(query: &Received) -> Vec<Vec<u8>> {
