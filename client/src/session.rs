@@ -2,6 +2,7 @@
 //!
 //! Pure. [`run`] carries the effects out and reports back; nothing here waits, reads or writes.
 
+mod drift;
 mod hosts;
 pub mod os;
 mod parts;

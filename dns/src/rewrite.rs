@@ -90,6 +90,15 @@ pub(crate) fn data(
         shortest.min(cap)
     };
     let authoritative = finding.local;
+    if answer.is_empty() {
+        // All that was found does not fit the asked name: to the asker that is "no data".
+        let keep = keep.min(NEGATIVE_CAP);
+        return Resolution {
+            keep,
+            authority: vec![synthetic_soa(asked, keep)],
+            ..Resolution::empty(ResponseCode::NOERROR)
+        };
+    }
     Resolution {
         authoritative,
         answer,

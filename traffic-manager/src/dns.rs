@@ -11,8 +11,7 @@ use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{AnswerOrder as Order, LONGEST_TOTAL, Resolver, ResolverConfig};
 use kubebridge_dns::server::{Handler, Transport};
-use kubebridge_dns::upstream::{Do53, PortPolicy};
-use kubebridge_dns::upstream::{Protocol, Upstream, UpstreamSpec};
+use kubebridge_dns::upstream::{self, PortPolicy, ProxySettings, Upstream, UpstreamSpec};
 use kubebridge_dns::view::{BarePolicy, PlainView, View};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +63,7 @@ impl Settings {
     /// Lays flags over what the file says.
     fn merge(resolution: &Resolution, file: ResolvConf) -> Self {
         let upstreams = if resolution.upstreams.is_empty() {
-            file.nameservers.iter().filter_map(upstream).collect()
+            file.nameservers.iter().filter_map(nameserver).collect()
         } else {
             resolution.upstreams.clone()
         };
@@ -100,16 +99,18 @@ impl Settings {
     }
 
     /// Makes the engine's configuration.
-    #[must_use]
-    pub fn resolver(&self, order: AnswerOrder) -> ResolverConfig {
-        ResolverConfig {
+    ///
+    /// # Errors
+    /// When an encrypted upstream cannot be set up: no trust store, an unusable proxy.
+    pub fn resolver(&self, order: AnswerOrder) -> Result<ResolverConfig> {
+        Ok(ResolverConfig {
             total: self.total,
             answer_order: match order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
             },
-            ..ResolverConfig::new(connect(&self.upstreams))
-        }
+            ..ResolverConfig::new(connect(&self.upstreams)?)
+        })
     }
 }
 
@@ -222,25 +223,33 @@ impl Followed {
             plain.send_replace(Arc::new(view));
         }
         if next.upstreams != self.current.upstreams {
-            resolver.set_upstreams(connect(&next.upstreams));
+            match connect(&next.upstreams) {
+                Ok(upstreams) => resolver.set_upstreams(upstreams),
+                Err(error) => {
+                    warn!(error = format!("{error:#}"), "upstreams not replaced");
+                    return;
+                }
+            }
         }
         self.current = next;
     }
 }
 
 /// Makes a transport for each upstream.
-fn connect(specs: &[UpstreamSpec]) -> Vec<Arc<dyn Upstream>> {
-    let transport = |spec: &UpstreamSpec| -> Option<Arc<dyn Upstream>> {
-        match spec.protocol {
-            Protocol::Do53 => Some(Arc::new(Do53::new(spec.address, PortPolicy::Pooled))),
-            // Neither can be written yet, see `UpstreamSpec::from_str`.
-            Protocol::Dot | Protocol::Doh => None,
-        }
+fn connect(specs: &[UpstreamSpec]) -> Result<Vec<Arc<dyn Upstream>>> {
+    let settings = upstream::Settings {
+        port_policy: PortPolicy::Pooled,
+        proxy: ProxySettings::from_env(),
+        ..upstream::Settings::default()
     };
-    specs.iter().filter_map(transport).collect()
+    let failed = || Failure::new(Exit::Usage, "an upstream cannot be used".to_owned());
+    specs
+        .iter()
+        .map(|spec| upstream::connect(spec, &settings).with_context(failed))
+        .collect()
 }
 
-fn upstream(server: &Nameserver) -> Option<UpstreamSpec> {
+fn nameserver(server: &Nameserver) -> Option<UpstreamSpec> {
     let text = match (&server.scope, server.address) {
         (None, address) => address.to_string(),
         (Some(scope), address) => format!("{address}%{}", interface_index(scope)?),

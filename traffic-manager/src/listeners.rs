@@ -62,7 +62,6 @@ impl Listeners {
             grpc: grpc.local_addr()?,
             admin: admin.local_addr()?,
         };
-        addresses.log();
         Ok(Self {
             dns_udp,
             dns_tcp,
@@ -74,7 +73,8 @@ impl Listeners {
 }
 
 impl Addresses {
-    fn log(&self) {
+    /// Logs one line for each listener.
+    pub fn log(&self) {
         for address in &self.dns {
             info!(listener = "dns", %address, "listening");
         }

@@ -16,6 +16,11 @@ use crate::file_watch::FileWatch;
 use crate::kubernetes::index::Scope;
 use crate::kubernetes::manifest;
 
+/// What a usable file holds.
+const HINT: &str = "it holds Kubernetes manifests of kind Service or List, as YAML or JSON; each Service \
+    has a metadata.name and either a spec.clusterIP (an address, or None when headless) or the type \
+    ExternalName with a spec.externalName";
+
 /// A file of manifests that was read once.
 #[derive(Debug)]
 pub struct Manifests {
@@ -35,7 +40,7 @@ impl Manifests {
                 Exit::File,
                 format!("cannot use the services file {}", path.display()),
             )
-            .hint("it holds Kubernetes manifests of kind Service or List, as YAML or JSON")
+            .hint(HINT)
         })?;
         Ok((
             Self {

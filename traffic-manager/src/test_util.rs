@@ -4,7 +4,6 @@
 //! tests and the figures; knows no validation, no other resource, and keeps every event.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
 use axum::response::Response;
 use axum::serve::Listener;
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, stream};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -43,6 +42,17 @@ struct Store {
     /// The only token that is let in.
     token: Option<String>,
     requests: BTreeMap<&'static str, u64>,
+    /// Connections of an earlier one are broken off.
+    epoch: u64,
+    /// Open watches tell nothing.
+    silent: bool,
+}
+
+/// One time of serving.
+#[derive(Debug, Clone)]
+struct Serving {
+    server: ApiServer,
+    epoch: u64,
 }
 
 impl Default for ApiServer {
@@ -55,6 +65,8 @@ impl Default for ApiServer {
             forbidden: BTreeSet::new(),
             token: None,
             requests: BTreeMap::new(),
+            epoch: 0,
+            silent: false,
         };
         Self {
             shared: Arc::new(Mutex::new(store)),
@@ -64,7 +76,7 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// Serves until the returned future is dropped; open watches end with it.
+    /// Serves until the returned future is dropped; see [`Self::break_connections`] for what is open.
     ///
     /// # Errors
     /// When the listener fails.
@@ -72,7 +84,12 @@ impl ApiServer {
     where
         L::Addr: std::fmt::Debug,
     {
-        let router = Router::new().fallback(answer).with_state(self);
+        let epoch = self.shared.lock().epoch;
+        let serving = Serving {
+            server: self,
+            epoch,
+        };
+        let router = Router::new().fallback(answer).with_state(serving);
         axum::serve(listener, router).await
     }
 
@@ -108,6 +125,20 @@ impl ApiServer {
         store.version += 1;
         store.oldest = store.version;
         store.events.clear();
+        self.version.send_replace(store.version);
+    }
+
+    /// Breaks every connection off, in the middle of what it carries.
+    pub fn break_connections(&self) {
+        let mut store = self.shared.lock();
+        store.epoch += 1;
+        self.version.send_replace(store.version);
+    }
+
+    /// Makes open watches tell nothing, or go on where they were.
+    pub fn silence(&self, silent: bool) {
+        let mut store = self.shared.lock();
+        store.silent = silent;
         self.version.send_replace(store.version);
     }
 
@@ -165,7 +196,7 @@ fn service(namespace: &str, name: &str, ip: &str) -> Value {
     })
 }
 
-async fn answer(State(server): State<ApiServer>, request: Request) -> Response {
+async fn answer(State(serving): State<Serving>, request: Request) -> Response {
     // axum's handlers are async, and there is nothing to wait for.
     std::future::ready(()).await;
     let query = |key: &str| {
@@ -182,7 +213,10 @@ async fn answer(State(server): State<ApiServer>, request: Request) -> Response {
     let token = token.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let is_watch = query("watch").as_deref() == Some("true");
     let verb = if is_watch { "watch" } else { "list" };
-    let mut store = server.shared.lock();
+    let mut store = serving.server.shared.lock();
+    if store.epoch != serving.epoch {
+        return Response::new(Body::from_stream(stream::iter([Err::<String, _>(Broken)])));
+    }
     if store.token.is_some() && store.token.as_deref() != token {
         return refusal(401, "Unauthorized", "Unauthorized");
     }
@@ -199,9 +233,21 @@ async fn answer(State(server): State<ApiServer>, request: Request) -> Response {
     drop(store);
     let seconds = number("timeoutSeconds").unwrap_or(60);
     let until = Instant::now() + Duration::from_secs(seconds);
-    let lines = server.watch(namespace, from, until);
-    Response::new(Body::from_stream(lines.map(Ok::<_, Infallible>)))
+    let lines = serving.clone().watch(namespace, from, until);
+    Response::new(Body::from_stream(lines))
 }
+
+/// Makes the HTTP server break the connection off.
+#[derive(Debug)]
+struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("broken off")
+    }
+}
+
+impl std::error::Error for Broken {}
 
 /// Returns the namespace of a path for Services, `None` within for all of them.
 fn namespace(path: &str) -> Option<Option<String>> {
@@ -266,28 +312,31 @@ impl Store {
     }
 }
 
-impl ApiServer {
+impl Serving {
     fn watch(
         self,
         namespace: Option<String>,
         from: u64,
         until: Instant,
-    ) -> impl Stream<Item = String> {
-        let changes = self.version.subscribe();
-        let state = Some((self, changes, from));
-        stream::unfold(state, move |state| {
+    ) -> impl Stream<Item = Result<String, Broken>> {
+        let changes = self.server.version.subscribe();
+        stream::unfold(Some((self, changes, from)), move |state| {
             let namespace = namespace.clone();
             async move {
-                let (server, mut changes, from) = state?;
+                let (serving, mut changes, from) = state?;
                 loop {
                     let now = *changes.borrow_and_update();
-                    let Some(lines) = server.shared.lock().since(namespace.as_deref(), from) else {
-                        let gone = status(410, "Expired", "too old resource version");
-                        let line = format!("{}\n", json!({"type": "ERROR", "object": gone}));
-                        return Some((line, None));
-                    };
-                    if !lines.is_empty() {
-                        return Some((lines.concat(), Some((server, changes, now))));
+                    match serving.told(namespace.as_deref(), from) {
+                        Told::Nothing => {}
+                        Told::Lines(lines) => {
+                            return Some((Ok(lines), Some((serving, changes, now))));
+                        }
+                        Told::Gone => {
+                            let gone = status(410, "Expired", "too old resource version");
+                            let line = format!("{}\n", json!({"type": "ERROR", "object": gone}));
+                            return Some((Ok(line), None));
+                        }
+                        Told::Broken => return Some((Err(Broken), None)),
                     }
                     let changed = tokio::time::timeout_at(until, changes.changed()).await;
                     changed.ok()?.ok()?;
@@ -295,4 +344,27 @@ impl ApiServer {
             }
         })
     }
+
+    fn told(&self, namespace: Option<&str>, from: u64) -> Told {
+        let store = self.server.shared.lock();
+        if store.epoch != self.epoch {
+            return Told::Broken;
+        }
+        if store.silent {
+            return Told::Nothing;
+        }
+        match store.since(namespace, from) {
+            None => Told::Gone,
+            Some(lines) if lines.is_empty() => Told::Nothing,
+            Some(lines) => Told::Lines(lines.concat()),
+        }
+    }
+}
+
+/// What a watch has to say now.
+enum Told {
+    Nothing,
+    Lines(String),
+    Gone,
+    Broken,
 }

@@ -128,3 +128,140 @@ fn check_config_and_help_go_to_stdout() {
     assert_eq!(code, Some(0));
     assert!(stdout.contains("--resolv-conf"), "{stdout}");
 }
+
+/// Runs with ports of its own choice, and returns the exit code and what is on stderr.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let ports = ["--grpc-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"];
+    let (code, stdout, stderr) = ended(&[&["serve"], &ports[..], arguments].concat());
+    assert_eq!(stdout, "");
+    (code, stderr)
+}
+
+/// One line that says what is wrong, one that says what helps, and nothing else.
+fn is_error(stderr: &str, expected: &str, hint: &str) {
+    let lines: Vec<_> = stderr.lines().collect();
+    let [error, help] = lines.as_slice() else {
+        panic!("not two lines:\n{stderr}")
+    };
+    assert!(
+        error.starts_with("error: ") && error.contains(expected),
+        "{stderr}\ninstead of\n{expected}"
+    );
+    assert!(
+        help.starts_with("hint: ") && help.contains(hint),
+        "{stderr}"
+    );
+}
+
+const ONE: &str = "kind: Service\nmetadata: {name: authors}\n";
+
+#[test]
+fn malformed_manifests_end_with_78_and_name_service_field_and_value() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("services.yaml");
+    let flag = format!("--services={}", file.display());
+    let one = |spec: &str| format!("{ONE}spec: {spec}\n");
+    for (text, expected) in [
+        ("a: [\n".to_owned(), "not a YAML or JSON document: "),
+        ("a: 1\n".to_owned(), "a document has no kind"),
+        ("kind: List\n".to_owned(), "a List has no items"),
+        (one("{}"), "Service default/authors has no spec.clusterIP"),
+        (
+            one("{clusterIP: 10.96.0}"),
+            "Service default/authors has the invalid spec.clusterIP \"10.96.0\"",
+        ),
+        (
+            one("{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, nonsense]}"),
+            "Service default/authors has the invalid spec.clusterIP \"nonsense\"",
+        ),
+        (
+            one("{type: ExternalName}"),
+            "Service default/authors has the invalid spec.externalName \"\"",
+        ),
+        (
+            one("{type: Odd, clusterIP: 10.96.0.1}"),
+            "Service default/authors has the unknown spec.type \"Odd\"",
+        ),
+        (one("{ports: 7}"), "Service authors is malformed: "),
+        (
+            "kind: Service\nmetadata: {name: No_Label}\nspec: {clusterIP: None}\n".to_owned(),
+            "metadata.name is \"No_Label\"",
+        ),
+        (
+            "kind: Service\nmetadata: {}\nspec: {clusterIP: None}\n".to_owned(),
+            "metadata.name is missing",
+        ),
+        (
+            format!("{0}---\n{0}", one("{clusterIP: None}")),
+            "Service default/authors is there twice",
+        ),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let (code, stderr) = refused(&["--dns-listen=127.0.0.1:0", &flag]);
+        assert_eq!(code, Some(78), "{text}\n{stderr}");
+        is_error(&stderr, expected, "each Service has a metadata.name");
+        assert!(stderr.contains(&file.display().to_string()), "{stderr}");
+    }
+    std::fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
+    let (code, stderr) = refused(&["--dns-listen=127.0.0.1:0", &flag]);
+    assert_eq!(code, Some(78));
+    is_error(&stderr, "cannot read it: ", "YAML or JSON");
+    let (code, stderr) = refused(&["--dns-listen=127.0.0.1:0", "--services=/nonexistent/file"]);
+    assert_eq!(code, Some(78));
+    is_error(
+        &stderr,
+        "/nonexistent/file: cannot read it: ",
+        "YAML or JSON",
+    );
+}
+
+#[test]
+fn unknown_keys_of_the_configuration_end_with_78_and_name_the_nearest() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.yaml");
+    std::fs::write(&file, "upstrem: [10.96.0.10]\n").unwrap();
+    let flag = format!("--config={}", file.display());
+    let (code, stderr) = refused(&["--dns-listen=127.0.0.1:0", &flag]);
+    assert_eq!(code, Some(78));
+    is_error(
+        &stderr,
+        "unknown key \"upstrem\"",
+        "did you mean `upstream`?",
+    );
+}
+
+/// Whatever holds the port on all addresses keeps it on each of them, over UDP and over TCP.
+#[test]
+fn a_port_held_on_all_addresses_ends_with_73_and_names_the_flag() {
+    let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let tcp = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    for port in [
+        udp.local_addr().unwrap().port(),
+        tcp.local_addr().unwrap().port(),
+    ] {
+        for host in ["127.0.0.1", "0.0.0.0", "[::]"] {
+            let flag = format!("--dns-listen={host}:{port}");
+            let (code, stderr) = refused(&[&flag, "--upstream=127.0.0.1:9"]);
+            assert_eq!(code, Some(73), "{stderr}");
+            let expected = format!("cannot listen on {host}:{port} for dns: ");
+            is_error(&stderr, &expected, "--dns-listen");
+        }
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_ends_with_78_and_says_what_helps() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    std::fs::write(&file, "clusters: [\n").unwrap();
+    for path in ["/nonexistent/kubeconfig", &file.display().to_string()] {
+        let output = program(&["serve", "--kubernetes", "--dns-listen=127.0.0.1:0"])
+            .args(["--grpc-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"])
+            .env("KUBECONFIG", path)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(78), "{stderr}");
+        is_error(&stderr, "cannot use --kubernetes: ", "set KUBECONFIG");
+    }
+}

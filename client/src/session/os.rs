@@ -11,6 +11,8 @@ use kubebridge_platform::{
     lookup_through_resolved, read_host_dns, recover,
 };
 
+use rustix::process::{Uid, geteuid};
+
 use crate::failure::{Exit, Failure};
 
 /// The machine a session runs on.
@@ -66,7 +68,7 @@ impl ThisMachine {
     ///
     /// This user may not, or a session is running.
     pub fn hold(&self) -> Result<Lock, Failure> {
-        check_privilege()?;
+        check_privilege(geteuid())?;
         let files = |error| host_failure(HostError::Files(error));
         make_dir(&self.sys.runtime_dir, 0o755, &self.sys.faults).map_err(files)?;
         let path = self.sys.session_lock();
@@ -86,8 +88,8 @@ impl ThisMachine {
     }
 }
 
-fn check_privilege() -> Result<(), Failure> {
-    if rustix::process::geteuid().is_root() {
+fn check_privilege(user: Uid) -> Result<(), Failure> {
+    if user.is_root() {
         return Ok(());
     }
     Err(Failure::message(
@@ -109,7 +111,7 @@ impl Os for ThisMachine {
     }
 
     fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
-        check_privilege()?;
+        check_privilege(geteuid())?;
         LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)
     }
 
@@ -182,4 +184,55 @@ fn os_failure(
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> Failure {
     Failure::new(Exit::HostOs, error).context(doing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use kubebridge_platform::link::LinkError;
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_root_is_told_so_before_anything_is_done() {
+        let failure = check_privilege(Uid::from_raw(1000)).unwrap_err();
+
+        assert_eq!(failure.exit, Exit::Privilege);
+        assert!(failure.hint.is_some());
+        assert!(check_privilege(Uid::ROOT).is_ok());
+    }
+
+    #[test]
+    fn what_the_host_refuses_has_its_exit_code_and_what_helps() {
+        let bind = |kind| {
+            HostError::Link(LinkError::Bind {
+                address: "198.19.248.2:53".parse().unwrap(),
+                protocol: "udp",
+                source: io::Error::from(kind),
+            })
+        };
+        let table = [
+            (
+                bind(io::ErrorKind::AddrInUse),
+                Exit::Busy,
+                Some("sport = :53"),
+            ),
+            (bind(io::ErrorKind::Other), Exit::HostOs, None),
+            (
+                HostError::Busy { pid: 7 },
+                Exit::Busy,
+                Some("kubebridge disconnect"),
+            ),
+            (HostError::NoLink, Exit::HostOs, None),
+        ];
+        for (error, exit, hint) in table {
+            let failure = host_failure(error);
+
+            assert_eq!(failure.exit, exit, "{failure}");
+            let said = failure.hint.as_deref();
+            assert_eq!(said.is_some(), hint.is_some(), "{failure}");
+            assert!(said.unwrap_or_default().contains(hint.unwrap_or_default()));
+        }
+    }
 }

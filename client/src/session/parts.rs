@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubebridge_platform::host::{Host, HostError, HostsConflict, Link, Relinked, Verified};
+use kubebridge_platform::host::{Host, HostError, HostsConflict, Link};
 use kubebridge_platform::intent::{HostsLine, Intent};
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::tun::Tun;
-use kubebridge_platform::{Cause, Clock, Drift, DriftWatch};
+use kubebridge_platform::{Clock, Drift, DriftWatch};
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
 use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, watch};
@@ -32,7 +32,7 @@ use crate::status::board::Board;
 use crate::status::server::Server;
 
 /// The wait before what was written is looked at again (H7).
-const SECOND_LOOK: Duration = Duration::from_secs(1);
+pub(super) const SECOND_LOOK: Duration = Duration::from_secs(1);
 
 /// What a session holds.
 pub(super) struct Parts<'os, O: Os> {
@@ -55,9 +55,9 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) clock: Clock,
     pub(super) watch: Option<DriftWatch>,
     /// What was noticed and not looked into yet.
-    drift: Option<Drift>,
+    pub(super) drift: Option<Drift>,
     /// When to look at what was just written: another writer may have won the last instant.
-    second_look: Option<Instant>,
+    pub(super) second_look: Option<Instant>,
 }
 
 /// How the machine resolved names before, and what is made of it.
@@ -253,83 +253,6 @@ impl<'os, O: Os> Parts<'os, O> {
         }
     }
 
-    /// Holds the machine against what the session wants of it, and takes down what was put back.
-    pub(super) async fn verify(&mut self) {
-        let drift = self.drift.take();
-        self.second_look = None;
-        let slept = drift.as_ref().is_some_and(Drift::slept);
-        if slept && let Some(cluster) = &self.cluster {
-            tracing::info!("the machine slept");
-            cluster.control.doubt();
-        }
-        if let Some(host) = &mut self.host {
-            let verified = host.verify().await;
-            self.take_over(verified);
-        }
-        if drift.as_ref().is_some_and(may_have_moved) {
-            self.read_originals().await;
-        }
-    }
-
-    fn take_over(&mut self, verified: Verified) {
-        let Verified {
-            repairs,
-            conflicts,
-            link,
-            troubles,
-        } = verified;
-        if let Some(relinked) = link {
-            self.take_link(relinked);
-        }
-        if let Some(hosts) = &mut self.hosts {
-            hosts.note_conflicts(conflicts);
-            let conflicts = hosts.conflicts();
-            self.board.note(|facts| facts.hosts.conflicts = conflicts);
-        }
-        for repair in &repairs {
-            tracing::warn!(%repair, "put back what somebody changed");
-        }
-        if !repairs.is_empty() {
-            self.second_look = Some(Instant::now() + SECOND_LOOK);
-        }
-        self.board.note_verified(repairs, troubles);
-    }
-
-    /// The old device's link is gone; closing it changes nothing any more.
-    fn take_link(&mut self, relinked: Relinked) {
-        let Relinked { name, index, tun } = relinked;
-        if let Some(watch) = &self.watch {
-            watch.follow(Some(index));
-        }
-        if let Some(link) = &mut self.link {
-            link.device = Some(tun);
-            link.name.clone_from(&name);
-            let words = link_words(&name, link.address, link.prefix);
-            self.board.note(|facts| facts.dns.link = Some(words));
-        }
-    }
-
-    /// Another network has other servers for the names outside.
-    async fn read_originals(&self) {
-        let Some(found) = &self.found else {
-            return;
-        };
-        let dns = match self.os.read_dns().await {
-            Ok(dns) => dns,
-            Err(failure) => {
-                tracing::warn!(error = %format!("{:#}", failure.error), "system DNS not read");
-                return;
-            }
-        };
-        if found.originals.replace(&dns.servers) {
-            tracing::info!("other original servers");
-            let servers = found.originals.servers();
-            self.board.note(|facts| {
-                facts.dns.originals = servers.iter().map(ToString::to_string).collect();
-            });
-        }
-    }
-
     /// Waits for something to happen to a part. May be dropped and called again.
     pub(super) async fn next_event(&mut self) -> Event {
         let Self {
@@ -488,12 +411,6 @@ fn line_report(line: &HostsLine) -> HostsLineReport {
         address: line.address.to_string(),
         names: line.names.clone(),
     }
-}
-
-/// Whether the machine may be on another network than before.
-fn may_have_moved(drift: &Drift) -> bool {
-    let causes = [Cause::DnsSettings, Cause::ResolvedStarted];
-    drift.slept() || causes.iter().any(|cause| drift.causes.contains(cause))
 }
 
 /// Describes the link for the user.

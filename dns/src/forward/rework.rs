@@ -41,15 +41,11 @@ impl From<MessageError> for Unusable {
 pub(super) fn rework(mut reply: Vec<u8>, query: &Query) -> Result<Vec<u8>, Unusable> {
     let frame = Frame::read(&reply)?;
     judge(&frame, query)?;
-    for record in &frame.records {
-        frame.owner(record)?;
-    }
     let end = frame.end;
     let mut opts = frame.records.iter().filter(|r| r.rtype == RecordType::OPT);
     let opt = opts.next().map(|record| record.start..record.data.end);
-    if opts.next().is_some() {
-        return Err(MessageError::BadEdns.into());
-    }
+    // There is one at most, and where it belongs: only then do the counts below hold.
+    Edns::of_reply(&frame)?;
     let behind = names_behind(&frame, opt.as_ref())?;
     let mut header = frame.header;
     header.id = query.id;
@@ -61,6 +57,11 @@ pub(super) fn rework(mut reply: Vec<u8>, query: &Query) -> Result<Vec<u8>, Unusa
     reply[Header::LENGTH..Header::LENGTH + name.len()].copy_from_slice(name);
     reply.truncate(end);
     replace_opt(&mut reply, opt.unwrap_or(end..end), &behind, query)?;
+    // Looked at last: an odd pointer may lead into what was cut off or exchanged.
+    let finished = Frame::read(&reply)?;
+    for record in &finished.records {
+        finished.owner(record)?;
+    }
     Ok(reply)
 }
 

@@ -313,6 +313,23 @@ async fn an_expanded_answer_begins_at_the_question_and_its_chain_holds_together(
     }
 }
 
+/// N8, K9
+#[tokio::test]
+async fn signatures_of_an_expanded_name_are_no_data_of_the_asked_one() {
+    let data = [&b"\0\x01\x08\x03"[..], &[0; 14], b"\x05local\0sig"].concat();
+    let signed = Answer::records([Record::new(SERVICE, RecordType::RRSIG, data)]);
+    let packet = query("authors", RecordType::RRSIG);
+    let start = || World::scripted(vec![(SERVICE, RecordType::RRSIG, signed.clone())]);
+    everywhere(start, &packet, |what, _, reply| {
+        assert_echoes(what, &packet, reply, REPLY);
+        let parsed = parsed(reply);
+        assert_eq!(parsed.answers, [], "{what}");
+        assert_eq!(parsed.authority[0].rtype, RecordType::SOA, "{what}");
+        assert_eq!(parsed.authority[0].owner, name("authors"), "{what}");
+    })
+    .await;
+}
+
 /// N8, D12
 #[tokio::test]
 async fn names_of_the_cluster_and_of_absolute_zones_are_never_expanded() {

@@ -76,7 +76,7 @@ pub(super) struct Serve {
     #[arg(default_value = "127.0.0.1:7080")]
     pub(super) grpc_listen: SocketAddr,
 
-    /// Address and port for `/livez` and `/readyz`.
+    /// Address and port for `/livez`, `/readyz` and `/metrics`.
     #[arg(long, env = "KUBEBRIDGE_ADMIN_LISTEN", value_name = "ADDR:PORT")]
     #[arg(default_value = "[::]:7081")]
     pub(super) admin_listen: SocketAddr,

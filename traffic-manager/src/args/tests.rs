@@ -121,8 +121,8 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: invalid value '0' for '--attempts <N>'",
     ),
     (
-        &["serve", "--upstream=tls://9.9.9.9#dns.quad9.net"],
-        "error: invalid value 'tls://9.9.9.9#dns.quad9.net' for '--upstream <SPEC>': upstream `tls://9.9.9.9#dns.quad9.net`: this protocol is not built yet",
+        &["serve", "--upstream=tls://9.9.9.9"],
+        "error: invalid value 'tls://9.9.9.9' for '--upstream <SPEC>': upstream `tls://9.9.9.9`",
     ),
     (
         &["serve", "--upstream=dns.example"],
@@ -369,4 +369,49 @@ fn several_namespaces_behind_a_port_forward_are_worth_a_warning() {
     ]));
     assert!(!warns(&["--auth=port-forward", "--kubernetes"]));
     assert!(!warns(&["--kubernetes", "--all-namespaces"]));
+}
+
+/// The table of flags in the documentation, made of what `--help` says.
+fn table_of_flags() -> String {
+    let command = Serve::command_for_keys();
+    let mut table = "| Flag | Default | |\n|---|---|---|\n".to_owned();
+    for argument in command.get_arguments() {
+        let (Some(long), Some(help)) = (argument.get_long(), argument.get_help()) else {
+            continue;
+        };
+        if long == "help" {
+            continue;
+        }
+        let choices: Vec<_> = argument
+            .get_possible_values()
+            .iter()
+            .map(|value| value.get_name().to_owned())
+            .collect();
+        let value = match argument.get_action().takes_values() {
+            false => String::new(),
+            true if choices.is_empty() => {
+                let names = argument.get_value_names().unwrap_or_default();
+                format!(" {}", names[0])
+            }
+            true => format!(" {}", choices.join("\\|")),
+        };
+        let defaults: Vec<_> = argument
+            .get_default_values()
+            .iter()
+            .map(|text| format!("`{}`", text.to_string_lossy()))
+            .collect();
+        table += &format!("| `--{long}{value}` | {} | {help} |\n", defaults.join(", "));
+    }
+    table
+}
+
+#[test]
+fn the_documentation_has_the_flags_that_help_has() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/traffic-manager.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = table_of_flags();
+    assert!(
+        text.contains(&table),
+        "docs/traffic-manager.md lacks:\n{table}"
+    );
 }

@@ -124,6 +124,18 @@ fn a_referral_without_recursion_sends_the_question_to_the_next_upstream() {
 }
 
 #[test]
+fn an_opt_outside_the_additional_section_makes_the_reply_unusable() {
+    let (packet, query) = asked(EDNS);
+    let mut reply = Answer::records([]).reply_to(&packet);
+    for section in [7, 9] {
+        reply[7..12].fill(0);
+        reply[section] = 1;
+        let error = rework(reply.clone(), &query).unwrap_err();
+        assert_eq!(error, Unusable::Malformed(MessageError::BadEdns));
+    }
+}
+
+#[test]
 fn an_owner_that_is_no_name_or_lies_in_the_opt_makes_the_reply_unusable() {
     let (packet, query) = asked(EDNS);
     let record = |owner: u8| {

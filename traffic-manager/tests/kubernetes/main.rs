@@ -1,0 +1,199 @@
+//! The program against an API server that fails as real ones do: conditions W3, W5, W6, W14, W15.
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are not in tests for clippy"
+)]
+
+use std::time::{Duration, Instant};
+
+use kubebridge_proto::routes::NamespaceState;
+
+use self::manager::Manager;
+use self::server::World;
+
+mod manager;
+mod server;
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WITHIN, what)
+        .await
+        .expect("not within 30 s")
+}
+
+#[tokio::test]
+async fn w5_a_right_granted_later_takes_effect_without_reconnect_and_others_go_on() {
+    let world = World::start();
+    world.api.apply("default", "a", "10.96.0.1");
+    world.api.apply("shop", "b", "10.96.0.2");
+    world.api.allow("list", "shop", false);
+    let manager = Manager::start(&world.kubeconfig(), &["--namespace=default,shop"]);
+    let mut routes = manager.routes(&["default", "shop"]).await;
+    let forbidden = NamespaceState::Forbidden {
+        verb: "list".to_owned(),
+        resource: "services".to_owned(),
+    };
+    soon(routes.until(|tables| {
+        tables.get("shop").and_then(|table| table.state.clone()) == Some(forbidden.clone())
+            && tables
+                .get("default")
+                .and_then(|table| table.ip("a"))
+                .is_some()
+    }))
+    .await;
+    world.api.apply("default", "a", "10.96.0.9");
+    soon(routes.until(|tables| tables["default"].ip("a").as_deref() == Some("10.96.0.9"))).await;
+    world.api.allow("list", "shop", true);
+    soon(routes.until(|tables| tables["shop"].ip("b").is_some())).await;
+    assert_eq!(routes.tables["shop"].state, Some(NamespaceState::Synced));
+}
+
+#[tokio::test]
+async fn w5_a_right_withdrawn_is_told_within_thirty_seconds_and_the_routes_stay() {
+    let world = World::start();
+    world.api.apply("default", "a", "10.96.0.1");
+    let manager = Manager::start(&world.kubeconfig(), &["--namespace=default"]);
+    let mut routes = manager.routes(&["default"]).await;
+    soon(routes.until(|tables| {
+        tables
+            .get("default")
+            .is_some_and(|table| table.ip("a").is_some())
+    }))
+    .await;
+    for verb in ["list", "watch"] {
+        world.api.allow(verb, "default", false);
+    }
+    let forbidden = NamespaceState::Forbidden {
+        verb: "watch".to_owned(),
+        resource: "services".to_owned(),
+    };
+    soon(routes.until(|tables| tables["default"].state == Some(forbidden.clone()))).await;
+    assert_eq!(routes.tables["default"].removed, [""; 0]);
+    let ready = manager.get("/readyz").await;
+    assert!(ready.contains("not allowed to watch services"), "{ready}");
+}
+
+#[tokio::test]
+async fn w6_after_410_gone_no_removal_of_what_still_exists_is_told() {
+    let world = World::start();
+    for number in 0..1200 {
+        world
+            .api
+            .apply("default", &format!("s{number}"), "10.96.0.1");
+    }
+    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let mut routes = manager.routes(&["default"]).await;
+    soon(routes.until(|tables| {
+        tables
+            .get("default")
+            .is_some_and(|table| table.routes.len() == 1200)
+    }))
+    .await;
+    // Two changes that no watch will tell.
+    world.api.silence(true);
+    world.api.delete("default", "s7");
+    world.api.apply("default", "new", "10.96.0.2");
+    world.api.compact();
+    world.api.silence(false);
+    soon(routes.until(|tables| {
+        tables["default"].ip("new").is_some() && tables["default"].ip("s7").is_none()
+    }))
+    .await;
+    assert_eq!(routes.tables["default"].removed, ["s7"]);
+    let metrics = manager.get("/metrics").await;
+    assert!(
+        metrics.contains("kubebridge_watch_relists_total{resource=\"services\"} 1\n"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn w14_an_api_server_away_at_start_and_later_is_said_and_survived() {
+    let mut world = World::away("http");
+    world.api.apply("default", "a", "10.96.0.1");
+    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let line = manager.line_with("watch failed");
+    assert!(line.contains("Connection refused"), "{line}");
+    let reason =
+        "services of namespace default: the API server is out of reach: Connection refused";
+    let reply = soon(manager.until("/readyz", reason)).await;
+    assert!(reply.starts_with("HTTP/1.1 503"), "{reply}");
+    assert!(manager.get("/livez").await.starts_with("HTTP/1.1 200"));
+
+    world.come();
+    soon(manager.until("/readyz", "HTTP/1.1 200")).await;
+    assert_eq!(manager.resolve("a").await, "NOERROR 10.96.0.1");
+
+    world.go().await;
+    soon(manager.until("/readyz", reason)).await;
+    assert_eq!(manager.resolve("a").await, "NOERROR 10.96.0.1");
+    let mut routes = manager.routes(&["default"]).await;
+    soon(routes.until(|tables| {
+        tables
+            .get("default")
+            .is_some_and(|table| table.ip("a").is_some())
+    }))
+    .await;
+
+    world.api.apply("default", "a", "10.96.0.2");
+    world.come();
+    soon(routes.until(|tables| tables["default"].ip("a").as_deref() == Some("10.96.0.2"))).await;
+    assert_eq!(manager.resolve("a").await, "NOERROR 10.96.0.2");
+    soon(manager.until("/readyz", "HTTP/1.1 200")).await;
+}
+
+#[tokio::test]
+async fn w14_a_rotated_token_is_read_again_when_the_old_one_is_refused() {
+    let mut world = World::start();
+    world.api.set_token("first");
+    world.api.apply("default", "a", "10.96.0.1");
+    let manager = Manager::start(&world.kubeconfig(), &[]);
+    soon(manager.until("/readyz", "HTTP/1.1 200")).await;
+    std::fs::write(world.path("token"), "second").unwrap();
+    world.api.set_token("second");
+    world.go().await;
+    world.api.apply("default", "a", "10.96.0.2");
+    world.come();
+    soon(async { while manager.resolve("a").await != "NOERROR 10.96.0.2" {} }).await;
+}
+
+#[tokio::test]
+async fn w14_a_server_under_a_new_authority_is_found_again() {
+    let mut world = World::away("https");
+    world.come_with_new_authority();
+    world.api.apply("default", "a", "10.96.0.1");
+    let manager = Manager::start(&world.kubeconfig(), &[]);
+    soon(manager.until("/readyz", "HTTP/1.1 200")).await;
+    world.go().await;
+    world.api.apply("default", "a", "10.96.0.2");
+    world.come_with_new_authority();
+    soon(async { while manager.resolve("a").await != "NOERROR 10.96.0.2" {} }).await;
+}
+
+/// The times and sizes of a release build are in `docs/figures.md`; here is what holds for any.
+#[tokio::test]
+async fn w15_ten_thousand_services_are_listed_in_pages_and_kept_small() {
+    let world = World::start();
+    let manager = Manager::start(&world.kubeconfig(), &["--namespace=default,empty"]);
+    soon(manager.until("/readyz", "HTTP/1.1 200")).await;
+    let before = manager.rss();
+    for number in 0..10_000 {
+        let ip = std::net::Ipv4Addr::from(0x0a60_0000 + number).to_string();
+        world
+            .api
+            .apply("default", &format!("service-{number}"), &ip);
+    }
+    // The API server forgets the changes: they come as a list.
+    world.api.compact();
+    let started = Instant::now();
+    soon(manager.until("/metrics", "kubebridge_routes{state=\"synced\"} 10000\n")).await;
+    let grown = manager.rss().saturating_sub(before);
+    println!(
+        "10,000 services in {:?}, {grown} KiB more",
+        started.elapsed()
+    );
+    // 1 KB for each, and what a list of 2 MB a page needs on its way.
+    assert!(grown < 10_000 + 48 * 1024, "{grown} KiB");
+    assert_eq!(manager.resolve("service-9999").await, "NOERROR 10.96.39.15");
+}
