@@ -24,6 +24,9 @@ const RIGHTS: Duration = Duration::from_secs(30);
 /// Until a Service shows in quiet times, on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
+/// How long it is watched on after the last change.
+const WATCHED: Duration = Duration::from_secs(1);
+
 const AUTHORS: Question = Question::Name(
     "authors.default.svc.cluster.local",
     Ipv4Addr::new(10, 96, 1, 1),
@@ -298,6 +301,7 @@ impl<'lab> Watched<'lab> {
 
     #[expect(clippy::print_stderr, reason = "the counts are what is shown")]
     fn finish_with(self, checks: &mut Checks, verdict: fn(&Report) -> Result<()>) -> Result<()> {
+        last(WATCHED);
         for (what, prober) in self.probers {
             let report = prober.finish()?;
             eprintln!("{what}: {report}");
