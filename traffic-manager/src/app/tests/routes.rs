@@ -321,7 +321,9 @@ async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> Socket
     let settings = Settings::load(&loopback(Source::None).resolution).unwrap();
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
-        settings.resolver(crate::config::AnswerOrder::Search).unwrap(),
+        settings
+            .resolver(crate::config::AnswerOrder::Search)
+            .unwrap(),
         Arc::new(NoLocalRecords),
     );
     let service = Service {
