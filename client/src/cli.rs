@@ -83,14 +83,26 @@ pub enum Command {
     Connect(ConnectArgs),
     /// End the session and restore the machine
     Disconnect,
+    /// Put back what sessions that died left on this machine
+    Recover,
     /// Show the session
     Status,
     /// Show the services the session knows
     Routes,
+    /// Show what is in the hosts file
+    #[command(subcommand)]
+    Hosts(HostsCommand),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
     /// Print the version
     Version,
+}
+
+/// What can be done about the hosts file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum HostsCommand {
+    /// List the session's lines and the names left alone
+    List,
 }
 
 /// Options of `connect`.

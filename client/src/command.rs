@@ -2,16 +2,28 @@
 //!
 //! `connect` and `demo` have modules of their own; here are the short ones.
 
-use crate::cli::{Cli, Command, Global, Output};
+use std::future::Future;
+
+use kubebridge_platform::Recovered;
+
+use crate::cli::{Cli, Command, Global, HostsCommand, Output};
 use crate::connect;
 use crate::demo;
 use crate::failure::{Exit, Failure};
 use crate::output::{print, print_line};
 use crate::progress::Reporter;
 use crate::session::os::{Os, ThisMachine, runtime};
-use crate::status::client::sessions;
+use crate::skew::CLIENT;
+use crate::status::client::{Session, sessions};
 use crate::status::server;
-use crate::status::{RoutesReport, SCHEMA, StatusReport, document, routes_text, status_text};
+use crate::status::text::{leftover_lines, recovered_lines};
+use crate::status::{
+    LeftoverReport, Leftovers, hosts_document, hosts_text, recover_document, routes_document,
+    routes_text, status_document, status_text, version_document,
+};
+
+/// What repairs the machine, for those who are told that something is left.
+const REPAIR: &str = "sudo kubebridge recover";
 
 /// Runs a command to its end.
 ///
@@ -22,11 +34,16 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Connect(arguments) => connect::connect(arguments, &cli.global).await,
         Command::Disconnect => disconnect(&cli.global).await,
+        Command::Recover => recover(&cli.global).await,
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
+        Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,
         Command::Version => {
-            version(&cli.global);
+            match cli.global.output {
+                Output::Text => print_line(&format!("kubebridge {CLIENT}")),
+                Output::Json => print_line(&version_document()),
+            }
             Ok(())
         }
     }
@@ -36,95 +53,177 @@ async fn disconnect(global: &Global) -> Result<(), Failure> {
     let reporter = Reporter::stderr(global.progress);
     let found = sessions(&runtime()).await?;
     let none = found.is_empty();
+    let mut failure = None;
     for session in found {
         let id = session.id.clone();
         let progress = |text: &str| reporter.say(&format!("session {id}: {text}"));
-        session
-            .disconnect(progress)
-            .await
-            .map_err(|error| Failure::new(Exit::HostOs, error))?;
-        reporter.say(&format!("session {id}: disconnected"));
+        match session.disconnect(progress).await {
+            Ok(()) => reporter.say(&format!("session {id}: disconnected")),
+            Err(error) => {
+                failure = Some(Failure::new(Exit::HostOs, error).context(format!("session {id}")));
+            }
+        }
     }
     if none {
         reporter.say("no session");
     }
-    repair(&reporter).await
+    match (repair(&reporter).await, failure) {
+        (Err(_), Some(failure)) => Err(failure),
+        (Ok(()), Some(failure)) => {
+            // What it could not undo, or did not live to undo, is undone now.
+            reporter.warn(&format!("{:#}; repaired since", failure.error));
+            Ok(())
+        }
+        // Somebody connects again already.
+        (Err(error), None) if error.exit == Exit::Busy && !none => Ok(()),
+        (outcome, None) => outcome,
+    }
 }
 
 /// What dead sessions left is repaired by root, and only told to others.
 async fn repair(reporter: &Reporter) -> Result<(), Failure> {
-    let machine = ThisMachine::default();
     if rustix::process::geteuid().is_root() {
-        server::remove_dead(&runtime());
-        for repaired in machine.recover().await? {
-            reporter.say(&format!("repaired: {repaired}"));
+        for line in recovered_lines(&recover_machine(&ThisMachine::default()).await?) {
+            reporter.say(&format!("repaired: {line}"));
         }
         return Ok(());
     }
-    let left = machine.leftovers().await.unwrap_or_default();
-    if !left.is_empty() {
-        reporter.warn(&format!(
-            "a dead session left {}; sudo kubebridge disconnect repairs it",
-            left.join(", ")
-        ));
+    let left = leftovers().await;
+    for line in leftover_lines(&left) {
+        reporter.warn(&line);
     }
     Ok(())
 }
 
-async fn status(global: &Global) -> Result<(), Failure> {
-    let mut reports: Vec<StatusReport> = Vec::new();
-    for session in sessions(&runtime()).await? {
-        reports.push(session.status().await?);
-    }
-    let leftovers = ThisMachine::default().leftovers().await.unwrap_or_default();
+async fn recover(global: &Global) -> Result<(), Failure> {
+    let recovered = recover_machine(&ThisMachine::default()).await?;
     match global.output {
-        Output::Json => {
-            print_line(&document(&reports, Some(&leftovers)));
-            Ok(())
+        Output::Json => print_line(&recover_document(&recovered)),
+        Output::Text => {
+            for line in recovered_lines(&recovered) {
+                print_line(&line);
+            }
+            if recovered.is_empty() {
+                Reporter::stderr(global.progress).say("nothing left over");
+            }
         }
+    }
+    Ok(())
+}
+
+/// Repairs what dead sessions left, while no session can start.
+async fn recover_machine(machine: &ThisMachine) -> Result<Vec<Recovered>, Failure> {
+    let _held = machine.hold()?;
+    let recovered = machine.recover().await?;
+    server::remove_dead(machine.runtime());
+    Ok(recovered)
+}
+
+/// What dead sessions left, as far as this user may know.
+async fn leftovers() -> Leftovers {
+    let machine = ThisMachine::default();
+    match machine.leftovers().await {
+        Ok(found) => {
+            let mut reports: Vec<_> = found.into_iter().map(LeftoverReport::from).collect();
+            for session in server::dead(machine.runtime()) {
+                let socket = "control socket".to_owned();
+                match reports.iter_mut().find(|one| one.session == session) {
+                    Some(report) => report.changes.push(socket),
+                    None => reports.push(LeftoverReport {
+                        session,
+                        pid: 0,
+                        changes: vec![socket],
+                    }),
+                }
+            }
+            Leftovers {
+                leftovers_hint: (!reports.is_empty()).then_some(REPAIR),
+                leftovers: reports,
+                leftovers_error: None,
+            }
+        }
+        Err(failure) => Leftovers {
+            leftovers: Vec::new(),
+            leftovers_error: Some(format!("{:#}", failure.error)),
+            leftovers_hint: None,
+        },
+    }
+}
+
+/// Asks every session; one that dies meanwhile or hangs is told of and passed over.
+async fn ask_all<T, F: Future<Output = anyhow::Result<T>>>(
+    global: &Global,
+    ask: impl Fn(Session) -> F,
+) -> Result<Vec<T>, Failure> {
+    let reporter = Reporter::stderr(global.progress);
+    let mut reports = Vec::new();
+    for session in sessions(&runtime()).await? {
+        let id = session.id.clone();
+        match ask(session).await {
+            Ok(report) => reports.push(report),
+            Err(error) => reporter.warn(&format!("session {id}: {error:#}")),
+        }
+    }
+    Ok(reports)
+}
+
+async fn status(global: &Global) -> Result<(), Failure> {
+    let reports = ask_all(global, Session::status).await?;
+    let left = leftovers().await;
+    match global.output {
+        Output::Json => print_line(&status_document(&reports, &left)),
         Output::Text => {
             let shown: Vec<_> = reports.iter().map(status_text).collect();
             print(&shown.join("\n"));
             if shown.is_empty() {
                 print_line("no session");
             }
-            for left in &leftovers {
-                print_line(&format!(
-                    "a dead session left {left}; sudo kubebridge disconnect repairs it"
-                ));
-            }
-            Ok(())
+            print_leftovers(&left);
         }
     }
+    Ok(())
 }
 
 async fn routes(global: &Global) -> Result<(), Failure> {
-    let mut reports: Vec<RoutesReport> = Vec::new();
-    for session in sessions(&runtime()).await? {
-        reports.push(session.routes().await?);
-    }
+    let reports = ask_all(global, Session::routes).await?;
+    let left = leftovers().await;
     match global.output {
-        Output::Json => {
-            print_line(&document(&reports, None));
-            Ok(())
-        }
-        Output::Text if reports.is_empty() => {
-            Err(Failure::message(Exit::Other, "no session").with_hint("kubebridge connect"))
-        }
+        Output::Json => print_line(&routes_document(&reports, &left)),
         Output::Text => {
             let shown: Vec<_> = reports.iter().map(routes_text).collect();
             print(&shown.join("\n"));
-            Ok(())
+            print_leftovers(&left);
+            if reports.is_empty() {
+                return Err(no_session());
+            }
         }
+    }
+    Ok(())
+}
+
+async fn hosts(global: &Global) -> Result<(), Failure> {
+    let reports = ask_all(global, Session::hosts).await?;
+    let left = leftovers().await;
+    match global.output {
+        Output::Json => print_line(&hosts_document(&reports, &left)),
+        Output::Text => {
+            let shown: Vec<_> = reports.iter().map(hosts_text).collect();
+            print(&shown.join("\n"));
+            print_leftovers(&left);
+            if reports.is_empty() {
+                return Err(no_session());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_leftovers(left: &Leftovers) {
+    for line in leftover_lines(left) {
+        print_line(&line);
     }
 }
 
-fn version(global: &Global) {
-    let version = env!("CARGO_PKG_VERSION");
-    match global.output {
-        Output::Text => print_line(&format!("kubebridge {version}")),
-        Output::Json => {
-            print_line(&serde_json::json!({ "schema": SCHEMA, "version": version }).to_string());
-        }
-    }
+fn no_session() -> Failure {
+    Failure::message(Exit::Other, "no session").with_hint("sudo kubebridge connect …")
 }

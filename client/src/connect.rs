@@ -1,9 +1,10 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
+use kubebridge_platform::intent::{DnsIntent, Intent};
 use kubebridge_platform::net::Ipv4Net;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -72,6 +73,7 @@ impl Config {
             )
             .with_hint("add --foreground; Ctrl-C or `kubebridge disconnect` ends the session"));
         }
+        check_domains(domains)?;
         Ok(Self {
             manager,
             namespaces: namespaces(&global.namespaces),
@@ -82,6 +84,20 @@ impl Config {
             tun_cidr: *tun_cidr,
             output: global.output,
         })
+    }
+}
+
+/// Finds out before anything is done whether a suffix may be sent to the cluster at all.
+fn check_domains(domains: &[String]) -> Result<(), Failure> {
+    let wish = DnsIntent {
+        // Stands for the resolver, which has no address yet.
+        servers: vec![Ipv4Addr::new(198, 19, 248, 2).into()],
+        routes: domains.to_vec(),
+        ..DnsIntent::default()
+    };
+    match Intent::new(Some(wish), Vec::new()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::usage(format!("--domain: {error}"))),
     }
 }
 

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_platform::Clock;
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
 use kubebridge_proto::v1::OpenSessionRequest;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
@@ -41,14 +42,14 @@ pub(crate) type Client = TrafficManagerClient<Channel>;
 pub enum Tunnel {
     /// The manager answers.
     Up {
-        /// When it last did.
+        /// When it last did, by the clock that counts time asleep.
         seen: Instant,
         /// How long its last echo took; `None` before the first.
         round_trip: Option<Duration>,
     },
     /// It does not.
     Down {
-        /// Since when.
+        /// Since when, by the same clock.
         since: Instant,
         /// Why.
         reason: String,
@@ -118,8 +119,9 @@ async fn open_once(client: &mut Client, request: SessionRequest) -> Result<Sessi
 struct Shared {
     manager: SocketAddr,
     request: SessionRequest,
-    cluster_domain: String,
+    clock: Clock,
     tunnel: watch::Sender<Tunnel>,
+    session: watch::Sender<SessionInfo>,
     routes: watch::Sender<RouteTable>,
     /// Rung when a query got no reply, so that the echo need not wait for its turn.
     suspicion: Arc<Notify>,
@@ -130,8 +132,10 @@ struct Shared {
 pub struct Control {
     task: Essential,
     tunnel: watch::Receiver<Tunnel>,
+    session: watch::Receiver<SessionInfo>,
     routes: watch::Receiver<RouteTable>,
     exchange: Exchange,
+    suspicion: Arc<Notify>,
 }
 
 impl Control {
@@ -142,26 +146,28 @@ impl Control {
         channel: Channel,
         request: SessionRequest,
         session: SessionInfo,
+        clock: Clock,
     ) -> Self {
-        let now = Instant::now();
         let up = Tunnel::Up {
-            seen: now,
+            seen: clock.now(),
             round_trip: None,
         };
         let (tunnel_sender, tunnel) = watch::channel(up);
         let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
+        let (session_sender, session) = watch::channel(session);
         let suspicion = Arc::new(Notify::new());
         let (exchange, asks) = exchange::channel(tunnel.clone(), Arc::clone(&suspicion));
         let shared = Shared {
             manager,
             request,
-            cluster_domain: session.cluster_domain.clone(),
+            clock,
             tunnel: tunnel_sender,
+            session: session_sender,
             routes: routes_sender,
-            suspicion,
+            suspicion: Arc::clone(&suspicion),
         };
         let shutdown = CancellationToken::new();
-        let keeping = keep::keep(shared, channel, session.id, asks);
+        let keeping = keep::keep(shared, channel, asks);
         let ended = shutdown.clone();
         let task = async move {
             tokio::select! {
@@ -173,15 +179,28 @@ impl Control {
         Self {
             task: Essential::new("control", shutdown, task),
             tunnel,
+            session,
             routes,
             exchange,
+            suspicion,
         }
+    }
+
+    /// Asks for an echo at once: the machine slept, or something else makes the tunnel doubtful.
+    pub fn doubt(&self) {
+        self.suspicion.notify_one();
     }
 
     /// Follows how the manager answers.
     #[must_use]
     pub fn tunnel(&self) -> watch::Receiver<Tunnel> {
         self.tunnel.clone()
+    }
+
+    /// Follows what the manager last said about itself and the session.
+    #[must_use]
+    pub fn session(&self) -> watch::Receiver<SessionInfo> {
+        self.session.clone()
     }
 
     /// Follows the Services.

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubebridge_platform::{Sys, read_host_dns};
+use kubebridge_platform::{Clock, Sys, read_host_dns};
 use kubebridge_proto::session::SessionRequest;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
@@ -225,7 +225,7 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
         domains: Vec::new(),
         reverse: Vec::new(),
     })?;
-    let control = Control::start(manager, channel, request, session);
+    let control = Control::start(manager, channel, request, session, Clock::system());
     let mut routes = control.routes();
     let settled = routes.wait_for(RouteTable::is_settled);
     if timeout(CHANGE_TIME, settled).await.is_err() {
@@ -244,6 +244,8 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
         routes: control.routes(),
         exchange: control.exchange(),
         originals: Arc::new(originals),
+        stale: Arc::default(),
+        clock: Clock::system(),
     };
     Ok((control, local))
 }

@@ -15,6 +15,8 @@ pub mod control;
 pub mod local_dns;
 pub mod originals;
 pub mod probe;
+pub mod skew;
+pub mod stale;
 pub mod zones;
 
 pub mod apply;

@@ -1,6 +1,7 @@
 //! The session's resolver: decides where a query goes, and answers when it goes nowhere.
 //!
 //! It keeps no cache: the manager has one for cluster names, the operating system for all others.
+//! While the manager is out of reach, the cluster's last answers stand in ([`crate::stale`]).
 //! Sockets, and what is done about packets in general, are `dns`'s server.
 
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use kubebridge_dns::message::{self, Checked, Query};
 use kubebridge_dns::name::ResponseCode;
 use kubebridge_dns::server::{self, Handler, Limits, Transport};
+use kubebridge_platform::Clock;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +20,7 @@ use tracing::Instrument;
 use crate::control::exchange::{AskError, Exchange};
 use crate::originals::Originals;
 use crate::routes::RouteTable;
+use crate::stale::StaleAnswers;
 use crate::task::Essential;
 use crate::zones::{Destination, Zones};
 
@@ -35,6 +38,10 @@ pub struct LocalDns {
     pub exchange: Exchange,
     /// The servers for everything else.
     pub originals: Arc<Originals>,
+    /// The cluster's last answers.
+    pub stale: Arc<StaleAnswers>,
+    /// What their age is measured by.
+    pub clock: Clock,
 }
 
 impl LocalDns {
@@ -62,6 +69,7 @@ impl LocalDns {
             Ok(reply) => {
                 let mut reply = message::flatten_addresses(reply, query);
                 message::zero_ttls(&mut reply);
+                self.stale.note(query, &reply, self.clock.now());
                 Some(reply)
             }
             Err(AskError::NotAQuery) => None,
@@ -71,10 +79,25 @@ impl LocalDns {
                 | AskError::Overloaded
                 | AskError::Unavailable(_)),
             ) => {
+                if let Some(reply) = self.ask_memory(query, &error) {
+                    tracing::debug!(name = %query.name, %error, "cluster name answered stale");
+                    return Some(reply);
+                }
                 tracing::debug!(name = %query.name, %error, "cluster name not resolved");
                 Some(message::error_reply(query, ResponseCode::SERVFAIL))
             }
         }
+    }
+
+    /// The cluster's last answer, while the manager is out of reach.
+    fn ask_memory(&self, query: &Query, error: &AskError) -> Option<Vec<u8>> {
+        if *error != AskError::TunnelDown && !self.exchange.is_down() {
+            return None;
+        }
+        let service = self.zones.service_of(&query.name);
+        let table = self.routes.borrow();
+        self.stale
+            .answer(query, service.as_ref(), &table, self.clock.now())
     }
 }
 

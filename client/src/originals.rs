@@ -10,6 +10,7 @@ use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
 use kubebridge_platform::net::Ipv4Net;
+use parking_lot::RwLock;
 
 use crate::probe::{self, Finding};
 
@@ -23,51 +24,56 @@ const OWN_LINKS: &str = "198.19.248.0/21";
 /// query per Service.
 const SEARCH_DOMAINS: usize = 6;
 
-/// The original servers and search domains.
-pub struct Originals {
+/// The original servers and search domains. They change when the machine moves to another network.
+#[derive(Debug)]
+pub struct Originals(RwLock<Arc<Servers>>);
+
+/// The servers of one network.
+struct Servers {
     forwarder: Forwarder,
     search: Vec<Name>,
-    servers: Vec<SocketAddr>,
+    addresses: Vec<SocketAddr>,
 }
 
 impl Originals {
     /// Makes them from what the machine was found to use.
     #[must_use]
     pub fn new(servers: &[SocketAddr], search: &[String]) -> Self {
-        let own: Option<Ipv4Net> = OWN_LINKS.parse().ok();
-        let is_ours = |address: IpAddr| match address {
-            IpAddr::V4(address) => own.is_some_and(|own| own.contains(address)),
-            IpAddr::V6(_) => false,
-        };
-        let servers: Vec<_> = servers
+        let search = search
             .iter()
-            .copied()
-            .filter(|server| !is_ours(server.ip()))
+            .filter_map(|domain| domain.parse().ok())
+            .take(SEARCH_DOMAINS)
             .collect();
-        let upstreams = servers
-            .iter()
-            .map(|server| Arc::new(Do53::new(*server, PortPolicy::FreshPort)) as Arc<dyn Upstream>)
-            .collect();
-        Self {
-            forwarder: Forwarder::new(upstreams, ATTEMPT, TOTAL),
-            search: search
-                .iter()
-                .filter_map(|domain| domain.parse().ok())
-                .take(SEARCH_DOMAINS)
-                .collect(),
-            servers,
+        Self(RwLock::new(Arc::new(Servers::new(servers, search))))
+    }
+
+    /// Takes over what the machine is found to use now, and says whether that is something else.
+    /// An empty list changes nothing: a machine between two networks has no servers.
+    ///
+    /// The search domains stay: they tell what resolved before the session.
+    pub fn replace(&self, servers: &[SocketAddr]) -> bool {
+        let mut current = self.0.write();
+        let new = Servers::new(servers, current.search.clone());
+        let is_other = !new.addresses.is_empty() && new.addresses != current.addresses;
+        if is_other {
+            *current = Arc::new(new);
         }
+        is_other
+    }
+
+    fn current(&self) -> Arc<Servers> {
+        Arc::clone(&self.0.read())
     }
 
     /// Returns the servers.
     #[must_use]
-    pub fn servers(&self) -> &[SocketAddr] {
-        &self.servers
+    pub fn servers(&self) -> Vec<SocketAddr> {
+        self.current().addresses.clone()
     }
 
     /// Answers a query as the first server that can.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
-        self.forwarder.forward(packet).await
+        self.current().forwarder.forward(packet).await
     }
 
     /// Finds out what a full name resolves to.
@@ -87,8 +93,9 @@ impl Originals {
     /// Whether a name, as a user types it, resolves here: by itself when it has a dot, and under
     /// the search domains. Single labels are never asked for by themselves.
     pub async fn resolves(&self, name: &Name) -> bool {
+        let servers = self.current();
         let bare = (name.label_count() > 1).then(|| name.clone());
-        let searched = self.search.iter().filter_map(|domain| name.join(domain));
+        let searched = servers.search.iter().filter_map(|domain| name.join(domain));
         for candidate in bare.into_iter().chain(searched) {
             for rtype in [RecordType::A, RecordType::AAAA] {
                 match self.find(&candidate, rtype).await {
@@ -102,10 +109,34 @@ impl Originals {
     }
 }
 
-impl std::fmt::Debug for Originals {
+impl Servers {
+    fn new(servers: &[SocketAddr], search: Vec<Name>) -> Self {
+        let own: Option<Ipv4Net> = OWN_LINKS.parse().ok();
+        let is_ours = |address: IpAddr| match address {
+            IpAddr::V4(address) => own.is_some_and(|own| own.contains(address)),
+            IpAddr::V6(_) => false,
+        };
+        let servers: Vec<_> = servers
+            .iter()
+            .copied()
+            .filter(|server| !is_ours(server.ip()))
+            .collect();
+        let upstreams = servers
+            .iter()
+            .map(|server| Arc::new(Do53::new(*server, PortPolicy::FreshPort)) as Arc<dyn Upstream>)
+            .collect();
+        Self {
+            forwarder: Forwarder::new(upstreams, ATTEMPT, TOTAL),
+            search,
+            addresses: servers,
+        }
+    }
+}
+
+impl std::fmt::Debug for Servers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Originals")
-            .field("servers", &self.servers)
+        f.debug_struct("Servers")
+            .field("addresses", &self.addresses)
             .field("search", &self.search)
             .finish_non_exhaustive()
     }

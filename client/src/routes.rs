@@ -22,8 +22,11 @@ pub struct NamespaceRoutes {
     revision: u64,
     state: Option<NamespaceState>,
     services: BTreeMap<String, ServiceRoute>,
-    /// Pages of a snapshot that is not complete yet.
+    /// Pages of a snapshot that is not complete yet, and its revision.
     pages: BTreeMap<String, ServiceRoute>,
+    pages_revision: u64,
+    /// A gap was found; changes mean nothing until the snapshot asked for is there.
+    awaits_snapshot: bool,
 }
 
 /// What a frame led to.
@@ -90,10 +93,11 @@ impl RouteTable {
         self.namespaces.values().all(NamespaceRoutes::is_settled)
     }
 
-    /// Forgets half-received snapshots: the stream they came on is gone.
+    /// Forgets half-received and awaited snapshots: the stream they come on is gone.
     pub fn forget_partial(&mut self) {
         for routes in self.namespaces.values_mut() {
             routes.pages.clear();
+            routes.awaits_snapshot = false;
         }
     }
 
@@ -120,7 +124,7 @@ impl RouteTable {
             } if base_revision == routes.revision && routes.revision != 0 => {
                 routes.change(revision, upserts, &deletes)
             }
-            RouteUpdate::Delta { .. } => Merged::Gap,
+            RouteUpdate::Delta { .. } => routes.note_gap(),
         }
     }
 }
@@ -171,6 +175,11 @@ impl NamespaceRoutes {
     }
 
     fn add_page(&mut self, revision: u64, page: Vec<ServiceRoute>, last: bool) -> Merged {
+        if self.pages_revision != revision {
+            // A newer snapshot took the place of one that was not finished.
+            self.pages.clear();
+            self.pages_revision = revision;
+        }
         let named = page.into_iter().map(|route| (route.name.clone(), route));
         self.pages.extend(named);
         if !last {
@@ -178,7 +187,17 @@ impl NamespaceRoutes {
         }
         self.services = std::mem::take(&mut self.pages);
         self.revision = revision;
+        self.awaits_snapshot = false;
         Merged::Changed
+    }
+
+    /// One request for a snapshot is enough, however many changes come before it.
+    fn note_gap(&mut self) -> Merged {
+        if self.awaits_snapshot {
+            return Merged::Unchanged;
+        }
+        self.awaits_snapshot = true;
+        Merged::Gap
     }
 
     fn change(&mut self, revision: u64, upserts: Vec<ServiceRoute>, deletes: &[String]) -> Merged {

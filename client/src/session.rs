@@ -2,6 +2,7 @@
 //!
 //! Pure. [`run`] carries the effects out and reports back; nothing here waits, reads or writes.
 
+mod drift;
 mod hosts;
 pub mod os;
 mod parts;
@@ -173,6 +174,8 @@ pub enum Event {
     Tunnel(Health),
     /// The routes or what is known about their names changed.
     RoutesChanged,
+    /// The machine may no longer be as the session left it.
+    Drifted,
     /// The current undo is over, well or badly.
     Undone,
 }
@@ -188,6 +191,8 @@ pub enum Effect {
     Announce,
     /// Bring the hosts lines up to date.
     RefreshHosts,
+    /// Hold the machine against what the session wants of it.
+    Verify,
     /// Undo something.
     Undo(Undo),
     /// Do not wait any longer.
@@ -219,6 +224,7 @@ pub fn handle(state: State, event: Event) -> (State, Option<Effect>) {
         (State::Connected(_), Event::Stop(stop)) => undo(Undo::RestoreHost, Ending::Closed(stop)),
         (State::Connected(_), Event::Tunnel(health)) => (State::Connected(health), None),
         (State::Connected(_), Event::RoutesChanged) => (state, Some(Effect::RefreshHosts)),
+        (State::Connected(_), Event::Drifted) => (state, Some(Effect::Verify)),
         (State::Undoing(Undo::Linger, _), Event::Stop(Stop::Signal)) => {
             (state, Some(Effect::CutLinger))
         }

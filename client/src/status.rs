@@ -1,18 +1,22 @@
 //! What a session tells about itself, and the words of the control socket.
 //!
-//! Plain data: [`board`] gathers it, [`server`] and [`client`] carry it, [`text`] shows it.
+//! Plain data: [`board`] gathers it, [`health`] sums it up, [`server`] and [`client`] carry it,
+//! [`document`] and [`text`] show it.
 
 pub mod board;
 pub mod client;
+pub mod document;
+pub mod health;
 pub mod server;
 pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
-pub use text::{routes_text, status_text};
-
-/// The version of [`StatusReport`] and [`RoutesReport`]; changes when a field changes its meaning.
-pub const SCHEMA: &str = "kubebridge/v1";
+pub use document::{
+    LeftoverReport, Leftovers, hosts_document, recover_document, routes_document, status_document,
+    version_document,
+};
+pub use text::{hosts_text, routes_text, status_text};
 
 /// What is asked over the control socket, one JSON object per line.
 ///
@@ -24,6 +28,8 @@ pub enum Request {
     Status {},
     /// What Services it knows.
     Routes {},
+    /// What is in the hosts file for it.
+    Hosts {},
     /// To end.
     Disconnect {},
 }
@@ -36,32 +42,14 @@ pub enum Reply {
     Status(Box<StatusReport>),
     /// To [`Request::Routes`].
     Routes(RoutesReport),
+    /// To [`Request::Hosts`].
+    Hosts(HostsListReport),
     /// To [`Request::Disconnect`], for each thing undone.
     Progress(String),
     /// To [`Request::Disconnect`], last: all is undone, or what could not be.
     Ended(Option<String>),
     /// To anything else.
     Refused(String),
-}
-
-#[derive(Serialize)]
-struct Document<'a, T> {
-    schema: &'static str,
-    sessions: &'a [T],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    leftovers: Option<&'a [String]>,
-}
-
-/// Makes what `--output json` prints.
-#[must_use]
-pub fn document<T: Serialize>(sessions: &[T], leftovers: Option<&[String]>) -> String {
-    let document = Document {
-        schema: SCHEMA,
-        sessions,
-        leftovers,
-    };
-    // Plain data with text keys always has a JSON form.
-    serde_json::to_string(&document).unwrap_or_default()
 }
 
 /// How a session stands.
@@ -81,20 +69,84 @@ pub struct StatusReport {
     pub manager: String,
     /// The manager's version.
     pub manager_version: Option<String>,
+    /// The session's own version.
+    #[serde(default)]
+    pub client_version: String,
+    /// How the two versions differ; `None` when they do not.
+    #[serde(default)]
+    pub skew: Option<String>,
     /// The cluster domain.
     pub cluster_domain: Option<String>,
     /// The namespaces, the session's own first.
     pub namespaces: Vec<String>,
+    /// How the parts stand, one word each.
+    #[serde(default)]
+    pub health: HealthReport,
     /// The way to the manager.
     pub tunnel: Option<TunnelReport>,
+    /// Answers given while the manager is out of reach.
+    #[serde(default)]
+    pub stale: StaleReport,
     /// The system's DNS.
     pub dns: DnsReport,
     /// The hosts file.
     pub hosts: HostsReport,
     /// What is known of the namespaces.
     pub kubernetes: Vec<NamespaceReport>,
+    /// What somebody changed on the machine and the session put back.
+    #[serde(default)]
+    pub repairs: RepairsReport,
     /// The steps done, with what they found and how long they took.
     pub steps: Vec<StepReport>,
+}
+
+/// How the parts of a session stand, so that one can tell which is at fault.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct HealthReport {
+    /// The way to the manager: `up`, `down` or `unknown`.
+    pub tunnel: String,
+    /// What the manager sees of the namespaces: `synced`, `waiting`, `forbidden`, `no source`
+    /// or `unknown`; the worst counts.
+    pub kubernetes: String,
+    /// The Services known here: `current`, `stale` or `unknown`.
+    pub routes: String,
+    /// The system's DNS: `applied`, `not changed` or `in trouble`.
+    pub dns: String,
+    /// The hosts file: `written`, `off` or `in trouble`.
+    pub hosts: String,
+}
+
+/// Answers given while the manager is out of reach.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct StaleReport {
+    /// Whether such answers are given now.
+    pub serving: bool,
+    /// How many names could be answered so.
+    pub kept: usize,
+    /// How many answers were given so since the session began.
+    pub answered: u64,
+}
+
+/// What the session put back, and what it could not.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct RepairsReport {
+    /// How many things were put back since the session began.
+    pub count: u64,
+    /// The last of them, oldest first.
+    pub last: Vec<RepairReport>,
+    /// What could not be looked at or put back, last time.
+    pub troubles: Vec<String>,
+}
+
+/// One thing that was put back.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct RepairReport {
+    /// What it was.
+    pub what: String,
+    /// When, in seconds since 1970 (UTC).
+    pub unix_seconds: u64,
+    /// How many seconds ago that is.
+    pub ago_seconds: u64,
 }
 
 /// The way to the manager.
@@ -135,6 +187,9 @@ pub struct DnsReport {
     pub shadowed: Vec<String>,
     /// What could not be had.
     pub warnings: Vec<String>,
+    /// Why the system's DNS is not as wanted now.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 /// The hosts file.
@@ -148,6 +203,30 @@ pub struct HostsReport {
     pub conflicts: Vec<ConflictReport>,
     /// Why the file could not be brought up to date.
     pub error: Option<String>,
+}
+
+/// What is in the hosts file for a session.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct HostsListReport {
+    /// The session's id.
+    pub session: String,
+    /// What was asked for with `--hosts`.
+    pub form: String,
+    /// Our lines, by service.
+    pub lines: Vec<HostsLineReport>,
+    /// The names left alone.
+    pub conflicts: Vec<ConflictReport>,
+    /// Why the file could not be brought up to date.
+    pub error: Option<String>,
+}
+
+/// One line of ours in the hosts file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct HostsLineReport {
+    /// The address.
+    pub address: String,
+    /// The names.
+    pub names: Vec<String>,
 }
 
 /// A name that has no hosts line.

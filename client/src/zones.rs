@@ -8,6 +8,7 @@ use kubebridge_dns::split::Split;
 use kubebridge_platform::scope;
 
 use crate::routes::RouteTable;
+use crate::stale::ServiceName;
 
 /// Where a query goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,31 @@ impl Zones {
                 }
                 Zone::Shared(_) => Destination::Originals,
             },
+        }
+    }
+
+    /// Finds the Service a name of the cluster stands for, in one of the session's namespaces.
+    #[must_use]
+    pub fn service_of(&self, name: &Name) -> Option<ServiceName> {
+        let full = self
+            .services
+            .iter()
+            .find_map(|(namespace, apex)| Some((namespace, name.strip_suffix(apex)?)));
+        let (namespace, below) = match full {
+            Some((namespace, below)) => (namespace.clone(), text_labels(&below)),
+            None => match text_labels(name).as_slice() {
+                [service] => (self.namespace.clone(), vec![service.clone()]),
+                [service, namespace] => (namespace.clone(), vec![service.clone()]),
+                [service, namespace, svc] if svc == "svc" => {
+                    (namespace.clone(), vec![service.clone()])
+                }
+                _ => return None,
+            },
+        };
+        let is_ours = self.services.iter().any(|(known, _)| *known == namespace);
+        match <[String; 1]>::try_from(below) {
+            Ok([service]) if is_ours => Some(ServiceName { namespace, service }),
+            Ok(_) | Err(_) => None,
         }
     }
 

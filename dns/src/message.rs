@@ -5,6 +5,7 @@
 //! hickory-proto is used for one thing only, showing record data as text.
 //! Nothing here decides what the answer to a question is.
 
+mod again;
 mod answers;
 mod build;
 mod check;
@@ -21,6 +22,7 @@ mod wire;
 
 use crate::name::{Name, RecordType, ResponseCode};
 
+pub use again::answer_again;
 pub use answers::{Answer, Data, Flags, Parsed, answers};
 pub use check::{Checked, check};
 pub use edns::Edns;

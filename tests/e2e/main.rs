@@ -3,9 +3,16 @@
 //! Each test has a lab of its own and makes many checks in it, because a start costs seconds.
 //! They need root and what `tests/setup` installs; a missing part fails them.
 
+mod api_server;
+mod bad_input;
 mod changes;
 mod demo;
+mod drift;
+mod figures;
+mod hosts_shapes;
+mod kills;
 mod manager;
+mod manager_replaced;
 mod modes;
 mod names;
 mod outage;

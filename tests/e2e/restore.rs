@@ -1,12 +1,10 @@
 //! A session leaves the laptop as it found it, however it is told to end.
 
-use std::fs;
-
 use anyhow::{Result, ensure};
 use kubebridge_tests::{
     checks::Checks,
     lab::Lab,
-    product::{Manager, Session, kubebridge_output},
+    product::{Manager, Session, kubebridge_output, must_be_as},
     snapshot::Snapshot,
 };
 
@@ -39,34 +37,20 @@ fn ending_a_session_leaves_the_laptop_as_it_was() -> Result<()> {
         before.of("/etc/resolv.conf")?,
     );
     checks.that("disconnect", session.disconnect());
-    checks.that("after disconnect", as_it_was(&lab, &before));
+    checks.that("after disconnect", must_be_as(&lab, &before));
 
     let session = Session::connect(&lab, &[])?;
     checks.that("SIGTERM", session.terminate());
-    checks.that("after SIGTERM", as_it_was(&lab, &before));
+    checks.that("after SIGTERM", must_be_as(&lab, &before));
 
     let session = Session::connect(&lab, &[])?;
     checks.that("SIGKILL", session.kill());
     // Nobody was there to undo it: the next command that may, does.
     let repair = kubebridge_output(&lab, &["disconnect"]).map(drop);
     checks.that("disconnect after SIGKILL", repair);
-    checks.that("repaired after SIGKILL", as_it_was(&lab, &before));
+    checks.that("repaired after SIGKILL", must_be_as(&lab, &before));
 
     checks.finish()?;
     lab.finish();
-    Ok(())
-}
-
-fn as_it_was(lab: &Lab, before: &Snapshot) -> Result<()> {
-    let laptop = lab.laptop.on();
-    Snapshot::take(laptop)?.must_equal(before)?;
-    // Nothing is left that a later start would take for a dead session.
-    for folder in ["/var/lib/kubebridge/sessions", "/run/kubebridge/sessions"] {
-        let Ok(entries) = fs::read_dir(laptop.path(folder)) else {
-            continue;
-        };
-        let left: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-        ensure!(left.is_empty(), "{folder} still has {left:?}");
-    }
     Ok(())
 }

@@ -3,21 +3,22 @@
 //! No controllers and no nodes: Services exist, endpoints are applied by hand.
 
 use std::{
-    fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+use rustix::process::Signal;
 
 use crate::{daemon::Daemon, machine::Machine, parts::Parts};
 
-const START: Duration = Duration::from_secs(90);
+mod keys;
+mod users;
 
-/// The tokens of the lab's users; ServiceAccounts get theirs from the API.
-const TOKENS: &str = "admin-token,admin,admin,system:masters\ncoredns-token,coredns,coredns\n";
+const START: Duration = Duration::from_secs(90);
 
 /// What CoreDNS may do, as its own manifests give it.
 const COREDNS_ROLE: &str = "
@@ -42,7 +43,8 @@ pub struct ControlPlane {
     folder: PathBuf,
     address: String,
     kubectl: PathBuf,
-    api: Daemon,
+    server: PathBuf,
+    api: Mutex<Option<Daemon>>,
     #[expect(
         dead_code,
         reason = "kept so that its log is shown and it ends with the lab"
@@ -53,7 +55,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts both servers in `machine`, whose outside address is `address`, and waits for them.
     pub fn start(parts: &Parts, folder: &Path, machine: &Machine, address: &str) -> Result<Self> {
-        make_keys(machine, folder, address)?;
+        keys::make(machine, folder, address)?;
         let logs = folder.join("logs");
         let mut command = machine.command(parts.path("ETCD")?);
         command
@@ -66,25 +68,39 @@ impl ControlPlane {
             .args(["--advertise-client-urls=http://127.0.0.1:2379"])
             .args(["--listen-peer-urls=http://127.0.0.1:2380"]);
         let etcd = Daemon::start("etcd", &logs, command)?;
-        let api = Daemon::start(
-            "kube-apiserver",
-            &logs,
-            api_command(parts, folder, machine, address)?,
-        )?;
         let plane = Self {
             folder: folder.to_owned(),
             address: address.to_owned(),
             kubectl: parts.path("KUBECTL")?.to_owned(),
-            api,
+            server: parts.path("KUBE_APISERVER")?.to_owned(),
+            api: Mutex::new(None),
             etcd,
         };
-        plane.write_kubeconfig("admin", "admin-token")?;
-        plane.write_kubeconfig("coredns", "coredns-token")?;
-        plane.api.until("the Kubernetes API", START, || {
-            plane.kubectl(machine, &["get", "--raw=/readyz"])
-        })?;
+        plane.write_kubeconfig("admin", "token: admin-token")?;
+        plane.write_kubeconfig("coredns", "token: coredns-token")?;
+        plane.start_api(machine)?;
         plane.apply(machine, COREDNS_ROLE)?;
         Ok(plane)
+    }
+
+    /// Starts the API server, which must not be running, and waits until it is ready.
+    pub fn start_api(&self, machine: &Machine) -> Result<()> {
+        let command = api_command(&self.server, &self.folder, machine, &self.address);
+        let api = Daemon::start("kube-apiserver", &self.folder.join("logs"), command)?;
+        api.until("the Kubernetes API", START, || {
+            self.kubectl(machine, &["get", "--raw=/readyz"])
+        })?;
+        *self.api.lock() = Some(api);
+        Ok(())
+    }
+
+    /// Kills the API server: every connection to it breaks, and nobody listens.
+    pub fn kill_api(&self) -> Result<()> {
+        let api = self.api.lock().take();
+        let api = api.context("the API server does not run")?;
+        api.signal(Signal::KILL)?;
+        api.ended(START)?;
+        Ok(())
     }
 
     /// Runs kubectl as the administrator, which must succeed, and gives what it printed.
@@ -117,6 +133,16 @@ impl ControlPlane {
         machine.run(&all)
     }
 
+    /// A command that serves the API without TLS on the loopback of `machine`, as administrator.
+    pub fn proxy(&self, machine: &Machine) -> Command {
+        let mut command = machine.command(&self.kubectl);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig("admin"))
+            .args(["proxy", "--port=8001"]);
+        command
+    }
+
     /// Applies manifests.
     pub fn apply(&self, machine: &Machine, manifests: &str) -> Result<()> {
         let mut applying = machine
@@ -145,92 +171,11 @@ impl ControlPlane {
         );
         Ok(())
     }
-
-    /// Makes a ServiceAccount that may list and watch Services in `namespaces` and nothing else,
-    /// and writes a kubeconfig with a token of it.
-    pub fn service_reader(
-        &self,
-        machine: &Machine,
-        name: &str,
-        namespaces: &[&str],
-    ) -> Result<PathBuf> {
-        let mut manifests = format!(
-            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: default}}\n"
-        );
-        for namespace in namespaces {
-            manifests.push_str(&format!(
-                "---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {{name: {name}, namespace: {namespace}}}
-rules:
-- {{apiGroups: [''], resources: [services], verbs: [list, watch]}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: {name}, namespace: {namespace}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {name}}}
-subjects:
-- {{kind: ServiceAccount, name: {name}, namespace: default}}
-"
-            ));
-        }
-        self.apply(machine, &manifests)?;
-        let token = self.kubectl(machine, &["create", "token", name, "-n", "default"])?;
-        self.write_kubeconfig(name, token.trim())
-    }
-
-    /// The kubeconfig of `user`.
-    pub fn kubeconfig(&self, user: &str) -> PathBuf {
-        self.folder.join(format!("{user}.kubeconfig"))
-    }
-
-    fn write_kubeconfig(&self, user: &str, token: &str) -> Result<PathBuf> {
-        let path = self.kubeconfig(user);
-        fs::write(
-            &path,
-            format!(
-                "apiVersion: v1
-kind: Config
-current-context: lab
-clusters: [{{name: lab, cluster: {{server: 'https://{}:6443', certificate-authority: '{}'}}}}]
-users: [{{name: {user}, user: {{token: '{token}'}}}}]
-contexts: [{{name: lab, context: {{cluster: lab, user: {user}}}}}]
-",
-                self.address,
-                self.folder.join("ca.crt").display()
-            ),
-        )?;
-        Ok(path)
-    }
 }
 
-/// Makes a certificate authority, the server's certificate and the ServiceAccount signing key.
-fn make_keys(machine: &Machine, folder: &Path, address: &str) -> Result<()> {
-    fs::write(folder.join("tokens.csv"), TOKENS)?;
-    machine.shell(&format!(
-        "cd {folder}
-exec 2>openssl.log
-new() {{ openssl ecparam -name prime256v1 -genkey -noout -out $1.key; }}
-new ca; new api; new accounts
-openssl req -x509 -new -key ca.key -subj /CN=lab-ca -days 30 -out ca.crt
-openssl req -new -key api.key -subj /CN=kube-apiserver -out api.csr
-printf 'subjectAltName=IP:{address},IP:127.0.0.1,IP:10.96.0.1' >api.ext
-openssl x509 -req -in api.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
-  -extfile api.ext -out api.crt",
-        folder = folder.display()
-    ))?;
-    Ok(())
-}
-
-fn api_command(
-    parts: &Parts,
-    folder: &Path,
-    machine: &Machine,
-    address: &str,
-) -> Result<std::process::Command> {
+fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) -> Command {
     let file = |name: &str| folder.join(name).display().to_string();
-    let mut command = machine.command(parts.path("KUBE_APISERVER")?);
+    let mut command = machine.command(program);
     command
         .args(["--etcd-servers=http://127.0.0.1:2379", "--secure-port=6443"])
         .arg(format!("--bind-address={address}"))
@@ -246,5 +191,5 @@ fn api_command(
         .args(["--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16"])
         // No controllers here that would make the tokens this plugin wants.
         .args(["--disable-admission-plugins=ServiceAccount", "--profiling=false"]);
-    Ok(command)
+    command
 }

@@ -13,10 +13,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{machine::child_of, wait::until};
+use crate::{
+    machine::child_of,
+    wait::{until, until_closely},
+};
 
 /// How much of a log is shown when something went wrong.
 const LAST_LINES: usize = 60;
+
+/// How long `nsenter` may take to start the program.
+const BORN: Duration = Duration::from_secs(5);
 
 /// A running program.
 #[derive(Debug)]
@@ -91,9 +97,33 @@ impl Daemon {
         })
     }
 
+    /// Waits closely for a line that begins with `start`, to the millisecond.
+    pub fn until_says(&self, start: &str, limit: Duration) -> Result<()> {
+        until_closely(&format!("{} to say {start:?}", self.name), limit, || {
+            let log = self.log()?;
+            if log.lines().any(|line| line.starts_with(start)) {
+                return Ok(Ok(()));
+            }
+            match self.child.lock().try_wait()? {
+                Some(status) => Ok(Err(anyhow!(
+                    "{} ended with {status}:\n{}",
+                    self.name,
+                    tail(&log)
+                ))),
+                None => bail!("it has not:\n{}", tail(&log)),
+            }
+        })?
+    }
+
     /// Sends a signal to the program itself, not to the `nsenter` that started it.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let process = child_of(self.child.lock().id())?;
+        let process = until_closely(&format!("{} to be a process", self.name), BORN, || {
+            let mut child = self.child.lock();
+            match child.try_wait()? {
+                Some(status) => Ok(Err(anyhow!("{} ended with {status}", self.name))),
+                None => child_of(child.id()).map(Ok),
+            }
+        })??;
         let process = i32::try_from(process).ok().and_then(Pid::from_raw);
         kill_process(process.context("not a process number")?, signal)
             .with_context(|| format!("signal {}", self.name))

@@ -2,9 +2,15 @@
 //!
 //! The services are unpacked from their packages and started by hand: no systemd runs here.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+use rustix::process::Signal;
 
 use crate::{daemon::Daemon, machine::Machine, parts::Parts};
 
@@ -38,9 +44,12 @@ impl Hosts {
 #[derive(Debug)]
 pub struct Laptop {
     machine: Machine,
-    folder: std::path::PathBuf,
-    #[expect(dead_code, reason = "they end with the laptop")]
-    services: Vec<Daemon>,
+    folder: PathBuf,
+    /// The folder that the packages of systemd-resolved were unpacked into.
+    root: PathBuf,
+    resolved: Mutex<Option<Daemon>>,
+    #[expect(dead_code, reason = "it ends with the laptop")]
+    dbus: Daemon,
 }
 
 impl Laptop {
@@ -106,10 +115,24 @@ mount -t overlay -o lowerdir=/var/lib,upperdir={folder}/state/upper,workdir={fol
             fs::metadata(&bus).context("no socket").map(drop)
         })?;
 
-        let command = machine.command(format!("{root}/lib/systemd/systemd-resolved"));
-        let resolved = Daemon::start("systemd-resolved", &logs, command)?;
-        resolved.until("systemd-resolved on the bus", START, || {
-            let owned = machine.output(&[
+        let laptop = Self {
+            machine,
+            folder: folder.to_owned(),
+            root: root.into(),
+            resolved: Mutex::new(None),
+            dbus,
+        };
+        laptop.start_resolved()?;
+        Ok(laptop)
+    }
+
+    /// Starts systemd-resolved, which must not be running, and waits until it is on the bus.
+    pub fn start_resolved(&self) -> Result<()> {
+        let program = self.root.join("lib/systemd/systemd-resolved");
+        let logs = self.folder.join("logs");
+        let daemon = Daemon::start("systemd-resolved", &logs, self.machine.command(program))?;
+        daemon.until("systemd-resolved on the bus", START, || {
+            let owned = self.machine.output(&[
                 "busctl",
                 "call",
                 "org.freedesktop.DBus",
@@ -120,14 +143,20 @@ mount -t overlay -o lowerdir=/var/lib,upperdir={folder}/state/upper,workdir={fol
                 "org.freedesktop.resolve1",
             ])?;
             ensure!(owned.contains("true"), "its name has no owner");
-            fs::metadata(machine.path("/run/systemd/resolve/stub-resolv.conf"))?;
+            fs::metadata(self.machine.path("/run/systemd/resolve/stub-resolv.conf"))?;
             Ok(())
         })?;
-        Ok(Self {
-            machine,
-            folder: folder.to_owned(),
-            services: vec![dbus, resolved],
-        })
+        *self.resolved.lock() = Some(daemon);
+        Ok(())
+    }
+
+    /// Ends systemd-resolved by a signal. No systemd is here to start it again.
+    pub fn end_resolved(&self, signal: Signal) -> Result<()> {
+        let daemon = self.resolved.lock().take();
+        let daemon = daemon.context("systemd-resolved does not run")?;
+        daemon.signal(signal)?;
+        daemon.ended(START)?;
+        Ok(())
     }
 
     /// The machine itself.

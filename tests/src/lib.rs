@@ -21,11 +21,16 @@ pub mod laptop;
 pub mod outside;
 pub mod relay;
 
+mod wire;
+
 pub mod dig;
 pub mod lookup;
+pub mod prober;
 pub mod snapshot;
 
 pub mod lab;
 pub mod product;
+
+pub mod changes;
 
 pub mod checks;

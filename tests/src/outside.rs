@@ -20,6 +20,8 @@ const RECORDS: &[&str] = &[
     "--host-record=edge.example.net,203.0.113.81,2001:db8::81",
     "--cname=cdn.example.net,edge.example.net",
     "--cname=www.example.org,cdn.example.net",
+    // Every name below this one, so that each question can be a new one to all caches.
+    "--address=/probe.example.org/203.0.113.82",
     // What is not above does not exist, as the root's servers would say of it.
     "--local=/#/",
 ];

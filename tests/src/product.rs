@@ -1,6 +1,10 @@
 //! The two programs under test, started in the lab as their users start them.
 
-use std::{fs, process::Output, time::Duration};
+use std::{
+    fs,
+    process::{ExitStatus, Output},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
@@ -10,6 +14,7 @@ use crate::{
     lab::{CLUSTER_DNS, Lab},
     machine::http_ok,
     parts::program,
+    snapshot::Snapshot,
 };
 
 /// Where the manager answers plain DNS on the node, as [`dig`](crate::dig::dig) wants it.
@@ -23,18 +28,36 @@ const START: Duration = Duration::from_secs(30);
 /// Longer than what a session may take to end: its resolver answers on for 6 s.
 const END: Duration = Duration::from_secs(20);
 
+/// The namespaces that a manager and a session are for, unless they are told otherwise.
+pub const NAMESPACES: [&str; 2] = ["default", "shop"];
+
+/// The name of the manager's `ServiceAccount`.
+pub const MANAGER_ACCOUNT: &str = "traffic-manager";
+
 /// The manager, running on the node.
 #[derive(Debug)]
 pub struct Manager(Daemon);
 
 impl Manager {
     /// Starts it as a pod of the namespaces `default` and `shop` would be: with the rights of a
-    /// ServiceAccount that may read their Services, and the resolv.conf of a pod.
+    /// ServiceAccount that may read their Services, and the resolv.conf of a pod. Waits until it
+    /// is ready.
     pub fn start(lab: &Lab) -> Result<Self> {
-        let namespaces = ["default", "shop"];
-        let kubeconfig = lab
-            .api
-            .service_reader(&lab.node, "traffic-manager", &namespaces)?;
+        let account = MANAGER_ACCOUNT;
+        lab.api.service_reader(&lab.node, account, &NAMESPACES)?;
+        Self::start_again(lab)
+    }
+
+    /// As [`start`](Self::start), when it was there before: what it needs is there.
+    pub fn start_again(lab: &Lab) -> Result<Self> {
+        let manager = Self::launch(lab, MANAGER_ACCOUNT, &own_namespaces())?;
+        manager.ready(lab)?;
+        Ok(manager)
+    }
+
+    /// Starts it with the kubeconfig of `account` and the flags that say which namespaces, and
+    /// does not wait.
+    pub fn launch(lab: &Lab, account: &str, namespaces: &[&str]) -> Result<Self> {
         let resolv_conf = lab.folder.path().join("pod-resolv.conf");
         fs::write(
             &resolv_conf,
@@ -46,20 +69,36 @@ impl Manager {
         )?;
         let mut command = lab.node.command(program("traffic-manager")?);
         command
-            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECONFIG", lab.api.kubeconfig(account))
             .env("RUST_LOG", LOG)
             .args(["serve", "--kubernetes", "--auth", "port-forward"])
-            .args(["--namespace", "default", "--namespace", "shop"])
+            .args(namespaces)
             .arg("--resolv-conf")
             .arg(resolv_conf)
             .args(["--dns-listen", "127.0.0.1:1053"])
             .args(["--grpc-listen", "127.0.0.1:7080"])
             .args(["--admin-listen", "127.0.0.1:7081"]);
-        let daemon = Daemon::start("traffic-manager", &lab.logs(), command)?;
-        daemon.until("the manager to be ready", START, || {
-            http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
-        })?;
-        Ok(Self(daemon))
+        Ok(Self(Daemon::start(
+            "traffic-manager",
+            &lab.logs(),
+            command,
+        )?))
+    }
+
+    /// Waits until it says that it is ready.
+    pub fn ready(&self, lab: &Lab) -> Result<()> {
+        self.0
+            .until("the manager to be ready", START, || self.is_ready(lab))
+    }
+
+    /// Fails unless it says that it is ready.
+    pub fn is_ready(&self, lab: &Lab) -> Result<()> {
+        http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
+    }
+
+    /// Sends it a signal, as SIGSTOP.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.0.signal(signal)
     }
 
     /// Kills it: nobody answers any more, and every connection to it breaks.
@@ -67,6 +106,72 @@ impl Manager {
         self.0.signal(Signal::KILL)?;
         self.0.ended(END)?;
         Ok(())
+    }
+}
+
+/// The flags for [`NAMESPACES`].
+fn own_namespaces() -> Vec<&'static str> {
+    let flags = NAMESPACES.iter().flat_map(|name| ["--namespace", name]);
+    flags.collect()
+}
+
+/// A session that is being connected, and may never be.
+#[derive(Debug)]
+pub struct Attempt<'lab> {
+    lab: &'lab Lab,
+    daemon: Daemon,
+}
+
+impl<'lab> Attempt<'lab> {
+    /// Runs `kubebridge connect` for [`NAMESPACES`] with more `options`.
+    pub fn start(lab: &'lab Lab, options: &[&str]) -> Result<Self> {
+        Self::start_in(lab, &NAMESPACES, options)
+    }
+
+    /// Runs `kubebridge connect` for `namespaces`.
+    pub fn start_in(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
+        let mut command = lab.laptop.on().command(program("kubebridge")?);
+        command
+            .env("RUST_LOG", LOG)
+            .args(["connect", "--foreground"])
+            .args(namespaces.iter().flat_map(|name| ["-n", name]))
+            .args(["--manager", &lab.relay.address().to_string()])
+            .args(["--probe", "www.example.org"])
+            .args(options);
+        let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
+        Ok(Self { lab, daemon })
+    }
+
+    /// Waits for a line that begins with `start`.
+    pub fn says(&self, start: &str) -> Result<()> {
+        self.daemon.until_says(start, START)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.daemon.signal(signal)
+    }
+
+    /// Waits until it is over.
+    pub fn ended(&self) -> Result<ExitStatus> {
+        self.daemon.ended(END)
+    }
+
+    /// What it printed.
+    pub fn said(&self) -> Result<String> {
+        self.daemon.log()
+    }
+
+    /// Waits until it is connected.
+    pub fn connected(self) -> Result<Session<'lab>> {
+        self.daemon
+            .until_line("the session to be connected", START, |line| {
+                line == "connected"
+            })?;
+        Ok(Session {
+            lab: self.lab,
+            daemon: self.daemon,
+        })
     }
 }
 
@@ -78,21 +183,18 @@ pub struct Session<'lab> {
 }
 
 impl<'lab> Session<'lab> {
-    /// Runs `kubebridge connect` for the namespaces `default` and `shop` with more `options`,
-    /// and waits until it says that it is connected.
+    /// Runs `kubebridge connect` for [`NAMESPACES`] with more `options`, and waits until it says
+    /// that it is connected.
     pub fn connect(lab: &'lab Lab, options: &[&str]) -> Result<Self> {
-        let mut command = lab.laptop.on().command(program("kubebridge")?);
-        command
-            .env("RUST_LOG", LOG)
-            .args(["connect", "--foreground", "-n", "default", "-n", "shop"])
-            .args(["--manager", &lab.relay.address().to_string()])
-            .args(["--probe", "www.example.org"])
-            .args(options);
-        let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
-        daemon.until_line("the session to be connected", START, |line| {
-            line == "connected"
-        })?;
-        Ok(Self { lab, daemon })
+        Attempt::start(lab, options)?.connected()
+    }
+
+    /// The same as one that is not known to be connected, to watch it end.
+    pub fn ending(self) -> Attempt<'lab> {
+        Attempt {
+            lab: self.lab,
+            daemon: self.daemon,
+        }
     }
 
     /// The address of the session's resolver, as systemd-resolved was told it.
@@ -104,6 +206,16 @@ impl<'lab> Session<'lab> {
     pub fn disconnect(self) -> Result<()> {
         kubebridge_output(self.lab, &["disconnect"])?;
         // disconnect waits for the session: it must be over by now, or within a moment.
+        self.must_end_well()
+    }
+
+    /// Has the session end by two SIGTERM: the second cuts short that its resolver answers on, for
+    /// programs that may still ask it. It must end well.
+    pub fn end_at_once(self) -> Result<()> {
+        self.daemon.signal(Signal::TERM)?;
+        self.daemon
+            .until_says("restore system DNS and hosts: ", END)?;
+        self.daemon.signal(Signal::TERM)?;
         self.must_end_well()
     }
 
@@ -127,12 +239,53 @@ impl<'lab> Session<'lab> {
     }
 }
 
+/// Fails unless the laptop is as `before` and nothing is left that a later start would take for a
+/// dead session.
+pub fn must_be_as(lab: &Lab, before: &Snapshot) -> Result<()> {
+    let laptop = lab.laptop.on();
+    Snapshot::take(laptop)?.must_equal(before)?;
+    for folder in ["/var/lib/kubebridge/sessions", "/run/kubebridge/sessions"] {
+        let Ok(entries) = fs::read_dir(laptop.path(folder)) else {
+            continue;
+        };
+        let left: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        ensure!(left.is_empty(), "{folder} still has {left:?}");
+    }
+    Ok(())
+}
+
+/// What `kubebridge status -o json` says of the only session.
+pub fn status(lab: &Lab) -> Result<serde_json::Value> {
+    let said = kubebridge_output(lab, &["status", "-o", "json"])?;
+    let mut document: serde_json::Value = serde_json::from_str(&said)?;
+    let session = document["sessions"][0].take();
+    ensure!(!session.is_null(), "there is no session: {said}");
+    Ok(session)
+}
+
 /// Runs another command of `kubebridge` on the laptop, to its end.
 pub fn kubebridge(lab: &Lab, words: &[&str]) -> Result<Output> {
     let program = program("kubebridge")?.display().to_string();
     let mut all = vec![program.as_str()];
     all.extend_from_slice(words);
     lab.laptop.on().run(&all)
+}
+
+/// Runs a command of `kubebridge` as a user without any rights.
+pub fn kubebridge_as_nobody(lab: &Lab, words: &[&str]) -> Result<Output> {
+    // A copy that everybody may run, wherever the build is.
+    let copy = lab.folder.path().join("kubebridge");
+    fs::copy(program("kubebridge")?, &copy)?;
+    let copy = copy.display().to_string();
+    let nobody = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
+    lab.laptop
+        .on()
+        .run(&[&nobody[..], &[copy.as_str()], words].concat())
 }
 
 /// Runs another command of `kubebridge`, which must succeed, and gives what it printed.
@@ -149,7 +302,7 @@ pub fn kubebridge_output(lab: &Lab, words: &[&str]) -> Result<String> {
 }
 
 /// The DNS server of the session's link, from systemd-resolved itself.
-fn resolver_address(lab: &Lab) -> Result<String> {
+pub fn resolver_address(lab: &Lab) -> Result<String> {
     // Link 3 (kb0): 198.19.248.2
     let links = lab.laptop.on().output(&["resolvectl", "dns"])?;
     let line = links.lines().find(|line| line.contains("(kb"));

@@ -29,7 +29,8 @@ const LATER_FLAGS: [&str; 13] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 17] = [
+const LATER_COMMANDS: [&str; 16] = [
+    "clean",
     "certs",
     "completions",
     "dns",
@@ -38,12 +39,10 @@ const LATER_COMMANDS: [&str; 17] = [
     "forward",
     "gather-logs",
     "host",
-    "hosts",
     "install",
     "install-recovery",
     "manifest",
     "namespace",
-    "recover",
     "trace",
     "uninstall",
     "upgrade",

@@ -34,13 +34,21 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 
 #[test]
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
-    let table: [(&[&str], &str); 3] = [
+    let table: [(&[&str], &str); 5] = [
         (&["--foreground"], "--manager"),
         (
             &["--manager", "10.0.0.7:7080", "--foreground"],
             "not a loopback address",
         ),
         (&["--manager", "[::1]:7080"], "--foreground"),
+        (
+            &["--manager", "[::1]:7080", "--foreground", "--domain", "com"],
+            "\"com\" is refused",
+        ),
+        (
+            &["--manager", "[::1]:7080", "--foreground", "--domain", "."],
+            "--domain",
+        ),
     ];
     for (arguments, wanted) in table {
         let failure = resolve(arguments).unwrap_err();

@@ -20,6 +20,8 @@ use crate::session::Health;
 /// How long a query may take: programs ask again after 5 s, and a dead tunnel shall cost them no
 /// more than this.
 pub const REPLY_TIME: Duration = Duration::from_secs(2);
+/// After this long without a reply the tunnel is doubted, and an echo asked for.
+const DOUBT_TIME: Duration = Duration::from_secs(1);
 /// Queries waiting for the stream: enough for a burst, refused beyond it.
 const QUEUE: usize = 256;
 /// Queries on the stream: a browser opening a hundred tabs needs about this many.
@@ -79,13 +81,19 @@ pub(super) fn channel(
 }
 
 impl Exchange {
+    /// Whether the manager is known to be out of reach.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.tunnel.borrow().health() == Health::Degraded
+    }
+
     /// Resolves one DNS message.
     ///
     /// # Errors
     ///
     /// There is no reply; the error says why.
     pub async fn ask(&self, query: Vec<u8>) -> Result<Vec<u8>, AskError> {
-        if self.tunnel.borrow().health() == Health::Degraded {
+        if self.is_down() {
             return Err(AskError::TunnelDown);
         }
         let (reply, answer) = oneshot::channel();
@@ -95,14 +103,18 @@ impl Exchange {
                 mpsc::error::TrySendError::Full(_) => AskError::Overloaded,
                 mpsc::error::TrySendError::Closed(_) => AskError::TunnelDown,
             })?;
-        match timeout(REPLY_TIME, answer).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(AskError::TunnelDown),
+        tokio::pin!(answer);
+        let outcome = match timeout(DOUBT_TIME, &mut answer).await {
+            Ok(outcome) => outcome,
             Err(_) => {
                 self.suspicion.notify_one();
-                Err(AskError::Timeout)
+                match timeout(REPLY_TIME - DOUBT_TIME, answer).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => return Err(AskError::Timeout),
+                }
             }
-        }
+        };
+        outcome.unwrap_or(Err(AskError::TunnelDown))
     }
 }
 

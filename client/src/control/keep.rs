@@ -11,20 +11,17 @@ use tonic::transport::Channel;
 use super::backoff::Backoff;
 use super::exchange::{self, Ask};
 use super::{Shared, Tunnel, dial, echo, open_session, watch_routes};
+use crate::skew;
 
 /// How long a channel must have worked for the next break to count as the first.
 const STEADY: Duration = Duration::from_secs(5);
 
 /// Runs for ever: uses the channel until it breaks, then gets another one.
-pub(super) async fn keep(
-    shared: Shared,
-    mut channel: Channel,
-    mut session: String,
-    mut asks: mpsc::Receiver<Ask>,
-) {
+pub(super) async fn keep(shared: Shared, mut channel: Channel, mut asks: mpsc::Receiver<Ask>) {
     let mut backoff = Backoff::default();
     loop {
         let start = Instant::now();
+        let session = shared.session.borrow().id.clone();
         let error = use_channel(&shared, channel, &session, &mut asks).await;
         if start.elapsed() >= STEADY {
             backoff.reset();
@@ -33,10 +30,10 @@ pub(super) async fn keep(
         tracing::debug!(error = %format!("{error:#}"), "tunnel down because");
         go_down(&shared, &error);
         exchange::refuse_waiting(&mut asks);
-        (channel, session) = reopen(&shared, session, &mut backoff).await;
+        channel = reopen(&shared, session, &mut backoff).await;
         tracing::info!("tunnel up");
         shared.tunnel.send_replace(Tunnel::Up {
-            seen: Instant::now(),
+            seen: shared.clock.now(),
             round_trip: None,
         });
     }
@@ -51,13 +48,13 @@ async fn use_channel(
 ) -> anyhow::Error {
     let client = TrafficManagerClient::new(channel);
     tokio::select! {
-        error = echo::watch_echo(client.clone(), &shared.tunnel, &shared.suspicion) => error,
+        error = echo::watch_echo(client.clone(), &shared.tunnel, &shared.clock, &shared.suspicion) => error,
         error = watch_routes::watch_routes(client.clone(), session, &shared.routes) => error,
         error = exchange::carry(client.clone(), session.to_owned(), asks) => error,
     }
 }
 
-async fn reopen(shared: &Shared, session: String, backoff: &mut Backoff) -> (Channel, String) {
+async fn reopen(shared: &Shared, session: String, backoff: &mut Backoff) -> Channel {
     let request = SessionRequest {
         id: Some(session),
         ..shared.request.clone()
@@ -65,27 +62,27 @@ async fn reopen(shared: &Shared, session: String, backoff: &mut Backoff) -> (Cha
     loop {
         sleep(backoff.next(rand::random())).await;
         match try_reopen(shared, &request).await {
-            Ok(opened) => return opened,
+            Ok(channel) => return channel,
             Err(error) => go_down(shared, &error),
         }
     }
 }
 
-async fn try_reopen(
-    shared: &Shared,
-    request: &SessionRequest,
-) -> anyhow::Result<(Channel, String)> {
+async fn try_reopen(shared: &Shared, request: &SessionRequest) -> anyhow::Result<Channel> {
     let channel = dial(shared.manager).await?;
     let session = open_session(channel.clone(), request).await?;
+    // It may be another manager than before.
+    skew::check(&session)?;
+    let known = shared.session.borrow().cluster_domain.clone();
     // The settings made on the machine are those of one cluster.
-    if session.cluster_domain != shared.cluster_domain {
+    if session.cluster_domain != known {
         anyhow::bail!(
-            "the manager now serves the cluster domain {}, not {}",
-            session.cluster_domain,
-            shared.cluster_domain
+            "the manager now serves the cluster domain {}, not {known}",
+            session.cluster_domain
         );
     }
-    Ok((channel, session.id))
+    shared.session.send_replace(session);
+    Ok(channel)
 }
 
 /// Says that the manager is out of reach; since when stays what it was.
@@ -94,7 +91,7 @@ fn go_down(shared: &Shared, error: &anyhow::Error) {
     shared.tunnel.send_modify(|tunnel| {
         let since = match tunnel {
             Tunnel::Down { since, .. } => *since,
-            Tunnel::Up { .. } => Instant::now(),
+            Tunnel::Up { .. } => shared.clock.now(),
         };
         *tunnel = Tunnel::Down { since, reason };
     });

@@ -24,7 +24,13 @@ fn reversed() -> Arc<Script> {
 async fn control(manager: &FakeManager) -> Control {
     let channel = dial(manager.address).await.unwrap();
     let session = open_session(channel.clone(), &request()).await.unwrap();
-    Control::start(manager.address, channel, request(), session)
+    Control::start(
+        manager.address,
+        channel,
+        request(),
+        session,
+        Clock::fake().0,
+    )
 }
 
 fn page(revision: u64, names: &[&str]) -> RouteUpdate {
@@ -91,7 +97,7 @@ async fn a_manager_that_falls_silent_fails_queries_fast_and_is_noticed_in_three_
         .unwrap();
 
     assert!(
-        start.elapsed() < Duration::from_millis(3500),
+        start.elapsed() < Duration::from_millis(3000),
         "{:?}",
         start.elapsed()
     );
@@ -202,5 +208,81 @@ async fn the_state_of_a_namespace_is_passed_on() {
     let table = routes.wait_for(RouteTable::is_settled).await.unwrap();
     assert_eq!(table.namespaces().next().unwrap().1.state(), Some(&state));
     drop(table);
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn a_frame_that_makes_no_sense_leaves_names_resolving() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    script.subscribed(1).await;
+    let mut tunnel = control.tunnel();
+    tunnel.mark_unchanged();
+
+    let frames = script.frames.lock().clone().unwrap();
+    frames.send(Ok(unreadable())).await.unwrap();
+    // The stream is given up.
+    frames.closed().await;
+
+    assert_eq!(control.exchange().ask(vec![1, 2]).await, Ok(vec![2, 1]));
+    assert_eq!(tunnel.borrow().health(), Health::Good);
+    assert_eq!(*script.opened.lock(), [""]);
+    control.stop().await;
+}
+
+/// A frame of a known kind without what it needs.
+fn unreadable() -> kubebridge_proto::v1::WatchNamespaceRoutesResponse {
+    let mut frame = page(5, &["authors"]).into();
+    let kubebridge_proto::v1::WatchNamespaceRoutesResponse { namespace, .. } = &mut frame;
+    namespace.clear();
+    frame
+}
+
+#[tokio::test]
+async fn a_manager_that_no_longer_works_with_this_client_keeps_the_session_degraded() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let mut tunnel = control.tunnel();
+
+    script.info.lock().minimum_client_version = Some("999.0.0".to_owned());
+    let socket = manager.die();
+    let _manager = FakeManager::serve(&script, socket);
+
+    let refused = |tunnel: &Tunnel| match tunnel {
+        Tunnel::Down { reason, .. } => reason.contains("999.0.0 and above"),
+        Tunnel::Up { .. } => false,
+    };
+    tunnel.wait_for(refused).await.unwrap();
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn doubt_asks_for_an_echo_at_once() {
+    let script = reversed();
+    let manager = FakeManager::start(&script).await;
+    let control = control(&manager).await;
+    let mut tunnel = control.tunnel();
+    let is_heard = |tunnel: &Tunnel| {
+        matches!(
+            tunnel,
+            Tunnel::Up {
+                round_trip: Some(_),
+                ..
+            }
+        )
+    };
+    tunnel.wait_for(is_heard).await.unwrap();
+    let start = Instant::now();
+
+    control.doubt();
+    tunnel.changed().await.unwrap();
+
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
     control.stop().await;
 }

@@ -1,5 +1,6 @@
 //! Reads the route stream into the table that others watch.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use kubebridge_proto::routes::RouteUpdate;
@@ -24,16 +25,38 @@ pub(super) async fn watch_routes(
     routes: &watch::Sender<RouteTable>,
 ) -> anyhow::Error {
     loop {
-        let status = match watch_once(client.clone(), session, routes).await {
-            Ok(reason) => return anyhow::anyhow!(reason),
-            Err(status) => status,
-        };
-        if !is_refusal(&status) {
-            return status.into();
+        match watch_once(client.clone(), session, routes).await {
+            Ok(never) => match never {},
+            Err(Broken::Channel(error)) => return error,
+            Err(Broken::Stream(reason)) => {
+                tracing::warn!(%reason, "routes not followed");
+                sleep(REFUSED_WAIT).await;
+            }
         }
-        tracing::warn!(code = %status.code(), reason = status.message(), "routes refused");
-        sleep(REFUSED_WAIT).await;
     }
+}
+
+/// Why a route stream ended.
+#[derive(Debug)]
+enum Broken {
+    /// The manager is out of reach, or has forgotten the session.
+    Channel(anyhow::Error),
+    /// It refuses, or says what cannot be understood; names still resolve.
+    Stream(String),
+}
+
+impl From<Status> for Broken {
+    fn from(status: Status) -> Self {
+        if is_refusal(&status) {
+            Self::Stream(format!("{}: {}", status.code(), status.message()))
+        } else {
+            Self::Channel(status.into())
+        }
+    }
+}
+
+fn ended(reason: &'static str) -> Broken {
+    Broken::Channel(anyhow::anyhow!(reason))
 }
 
 /// Whether the manager said no, rather than being out of reach: names still resolve then.
@@ -51,7 +74,7 @@ async fn watch_once(
     mut client: Client,
     session: &str,
     routes: &watch::Sender<RouteTable>,
-) -> Result<&'static str, Status> {
+) -> Result<Infallible, Broken> {
     routes.send_if_modified(|table| {
         table.forget_partial();
         false
@@ -62,7 +85,7 @@ async fn watch_once(
         namespaces: subscriptions(&routes.borrow(), None),
     };
     if requests.try_send(first).is_err() {
-        return Ok("the queue of a new stream is closed");
+        return Err(ended("the queue of a new stream is closed"));
     }
     let response = client
         .watch_namespace_routes(ReceiverStream::new(outgoing))
@@ -72,7 +95,7 @@ async fn watch_once(
         let update = match RouteUpdate::try_from(frame) {
             Ok(update) => update,
             Err(error) if error.is_from_newer_peer() => continue,
-            Err(error) => return Err(Status::internal(error.to_string())),
+            Err(error) => return Err(Broken::Stream(error.to_string())),
         };
         let namespace = update.namespace().to_owned();
         if merge(routes, update) == Merged::Gap {
@@ -81,11 +104,12 @@ async fn watch_once(
                 session_id: String::new(),
                 namespaces: subscriptions(&routes.borrow(), Some(&namespace)),
             };
-            // A full queue means the network takes nothing: the echo will notice.
-            let _ = requests.try_send(again);
+            if requests.try_send(again).is_err() {
+                return Err(ended("the network takes no requests for routes"));
+            }
         }
     }
-    Ok("the manager ended the route stream")
+    Err(ended("the manager ended the route stream"))
 }
 
 fn merge(routes: &watch::Sender<RouteTable>, update: RouteUpdate) -> Merged {

@@ -21,7 +21,7 @@ struct World {
     originals: LoopbackServer,
     /// The names the cluster was asked for.
     asked: Arc<Mutex<Vec<String>>>,
-    _routes: watch::Sender<RouteTable>,
+    routes: watch::Sender<RouteTable>,
 }
 
 impl World {
@@ -45,7 +45,13 @@ impl World {
         };
         let channel = dial(manager.address).await.unwrap();
         let session = open_session(channel.clone(), &request).await.unwrap();
-        let control = Control::start(manager.address, channel, request.clone(), session);
+        let control = Control::start(
+            manager.address,
+            channel,
+            request.clone(),
+            session,
+            Clock::fake().0,
+        );
         let table = table_of(&[("default", &["authors"]), ("shop", &["authors"])]);
         let (sender, routes) = watch::channel(table);
         let zones = ZoneNames {
@@ -59,6 +65,8 @@ impl World {
             routes,
             exchange: control.exchange(),
             originals: Arc::new(Originals::new(&[originals.address()], &[])),
+            stale: Arc::default(),
+            clock: Clock::fake().0,
         };
         Self {
             resolver,
@@ -66,7 +74,7 @@ impl World {
             manager: Some(manager),
             originals,
             asked,
-            _routes: sender,
+            routes: sender,
         }
     }
 
@@ -158,6 +166,66 @@ async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
     );
 
     assert!(start.elapsed() < Duration::from_secs(1));
+    drop(socket);
+}
+
+#[tokio::test]
+async fn without_the_tunnel_the_last_answer_stands_in_unless_the_routes_know_better() {
+    let mut world = World::new(authors()).await;
+    let first = world.ask("authors.default").await;
+    let socket = world.manager.take().unwrap().die();
+    let mut tunnel = world.control.tunnel();
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
+
+    let stale = world.ask("AUTHORS.default").await;
+    assert_eq!(stale.code, ResponseCode::NOERROR);
+    assert_eq!(
+        stale.addresses().collect::<Vec<_>>(),
+        first.addresses().collect::<Vec<_>>()
+    );
+    assert_eq!(stale.answers[0].ttl, 0);
+    assert_eq!(world.resolver.stale.given(), 1);
+    assert_eq!(
+        world.ask("books.default").await.code,
+        ResponseCode::SERVFAIL
+    );
+
+    world
+        .routes
+        .send_replace(table_of(&[("default", &["books"]), ("shop", &[])]));
+    assert_eq!(
+        world.ask("authors.default").await.code,
+        ResponseCode::SERVFAIL
+    );
+    drop(socket);
+}
+
+#[tokio::test]
+async fn time_asleep_makes_an_answer_too_old() {
+    let (clock, sleeper) = Clock::fake();
+    let mut world = World::new(authors()).await;
+    world.resolver.clock = clock;
+    world.ask("authors.default").await;
+    let socket = world.manager.take().unwrap().die();
+    let mut tunnel = world.control.tunnel();
+    tunnel
+        .wait_for(|tunnel| tunnel.health() == Health::Degraded)
+        .await
+        .unwrap();
+    assert_eq!(
+        world.ask("authors.default").await.code,
+        ResponseCode::NOERROR
+    );
+
+    sleeper.sleep(Duration::from_secs(601));
+
+    assert_eq!(
+        world.ask("authors.default").await.code,
+        ResponseCode::SERVFAIL
+    );
     drop(socket);
 }
 

@@ -114,3 +114,31 @@ fn a_table_is_settled_when_each_namespace_sent_what_it_has() {
     other.merge(state(NamespaceState::NoSource));
     assert!(other.is_settled());
 }
+
+#[test]
+fn a_snapshot_that_another_one_replaces_half_way_leaves_nothing_behind() {
+    let mut table = RouteTable::new(&["default".to_owned()]);
+    table.merge(page(5, &["authors", "deleted"], false));
+
+    table.merge(page(6, &["authors"], false));
+    table.merge(page(6, &["books"], true));
+
+    assert!(table.service("default", "deleted").is_none());
+    assert!(table.service("default", "authors").is_some());
+    assert!(table.service("default", "books").is_some());
+}
+
+#[test]
+fn a_gap_is_reported_once_until_its_snapshot_is_there() {
+    let mut table = RouteTable::new(&["default".to_owned()]);
+    table.merge(page(5, &["authors"], true));
+
+    assert_eq!(table.merge(delta(7, 8, &[], &[])), Merged::Gap);
+    assert_eq!(table.merge(delta(8, 9, &[], &[])), Merged::Unchanged);
+    table.merge(page(9, &["authors"], true));
+    assert_eq!(table.merge(delta(9, 10, &[], &[])), Merged::Changed);
+    assert_eq!(table.merge(delta(12, 13, &[], &[])), Merged::Gap);
+
+    table.forget_partial();
+    assert_eq!(table.merge(delta(12, 13, &[], &[])), Merged::Gap);
+}

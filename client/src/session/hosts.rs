@@ -8,6 +8,7 @@ use std::time::Duration;
 use kubebridge_platform::host::HostsConflict;
 use kubebridge_platform::intent::HostsLine;
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::apply::{Before, Conflict, HostsPlan, HostsPolicy, hosts_plan};
@@ -67,20 +68,18 @@ impl HostsKeeper {
         }
     }
 
-    /// Waits until a write is due. May be dropped and called again.
-    pub(super) async fn due(&mut self) {
+    /// Waits until a write is due, or until what tells of changes has ended, which it should not.
+    /// May be dropped and called again.
+    pub(super) async fn due(&mut self) -> Result<(), RecvError> {
         if !self.is_dirty {
-            let changed = tokio::select! {
-                changed = self.routes.changed() => changed,
-                changed = self.known.changed() => changed,
-            };
-            if changed.is_err() {
-                // The session is ending.
-                return std::future::pending().await;
+            tokio::select! {
+                changed = self.routes.changed() => changed?,
+                changed = self.known.changed() => changed?,
             }
             self.is_dirty = true;
         }
         sleep_until(self.not_before).await;
+        Ok(())
     }
 
     /// Computes the lines wanted now.

@@ -3,11 +3,15 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
+use kubebridge_platform::fs::{Lock, make_dir};
 use kubebridge_platform::host::{Host, HostDns, HostError};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
-    Family, LocalHost, LookupError, leftovers, lookup_through_resolved, read_host_dns, recover,
+    Clock, DriftWatch, Family, Leftover, LocalHost, LookupError, Recovered, leftovers,
+    lookup_through_resolved, read_host_dns, recover,
 };
+
+use rustix::process::{Uid, geteuid};
 
 use crate::failure::{Exit, Failure};
 
@@ -17,7 +21,7 @@ pub trait Os: Send + Sync {
     type Host: Host + 'static;
 
     /// Repairs what dead sessions left, and says what that was.
-    fn recover(&self) -> impl Future<Output = Result<Vec<String>, Failure>> + Send;
+    fn recover(&self) -> impl Future<Output = Result<Vec<Recovered>, Failure>> + Send;
 
     /// Takes the machine for one session.
     ///
@@ -31,6 +35,12 @@ pub trait Os: Send + Sync {
 
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
+
+    /// Starts noticing what others do to the machine.
+    fn watch(&self, clock: Clock) -> DriftWatch;
+
+    /// Returns the clock that counts the time the machine sleeps.
+    fn clock(&self) -> Clock;
 
     /// Returns the folder for sockets and locks.
     fn runtime(&self) -> &Path;
@@ -48,41 +58,60 @@ impl ThisMachine {
     /// # Errors
     ///
     /// The journals cannot be read.
-    pub async fn leftovers(&self) -> Result<Vec<String>, Failure> {
-        let found = leftovers(&self.sys).await.map_err(host_failure)?;
-        let words = found.iter().map(|left| {
-            format!(
-                "session {} (pid {}): {}",
-                left.session,
-                left.pid,
-                left.changes.join(", ")
-            )
-        });
-        Ok(words.collect())
+    pub async fn leftovers(&self) -> Result<Vec<Leftover>, Failure> {
+        leftovers(&self.sys).await.map_err(host_failure)
     }
+
+    /// Keeps other sessions off the machine until the lock is dropped.
+    ///
+    /// # Errors
+    ///
+    /// This user may not, or a session is running.
+    pub fn hold(&self) -> Result<Lock, Failure> {
+        check_privilege(geteuid())?;
+        let files = |error| host_failure(HostError::Files(error));
+        make_dir(&self.sys.runtime_dir, 0o755, &self.sys.faults).map_err(files)?;
+        let path = self.sys.session_lock();
+        match Lock::try_acquire(&path, &self.sys.faults).map_err(files)? {
+            Some(mut lock) => {
+                // Only for the words of whoever finds it taken.
+                let _ = lock.sign(&format!("{}\n", std::process::id()));
+                Ok(lock)
+            }
+            None => {
+                let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
+                Err(host_failure(HostError::Busy {
+                    pid: pid.unwrap_or(0),
+                }))
+            }
+        }
+    }
+}
+
+fn check_privilege(user: Uid) -> Result<(), Failure> {
+    if user.is_root() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Privilege,
+        "only root may change this machine's DNS and hosts file",
+    )
+    .with_hint("run the same command with sudo"))
 }
 
 impl Os for ThisMachine {
     type Host = LocalHost;
 
-    async fn recover(&self) -> Result<Vec<String>, Failure> {
-        let repaired = recover(&self.sys)
-            .await
-            .map_err(|error| host_failure(error).context("repairing what a dead session left"))?;
-        let words = repaired
-            .iter()
-            .map(|one| format!("session {}: {}", one.session, one.changes.join(", ")));
-        Ok(words.collect())
+    async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
+        recover(&self.sys).await.map_err(|error| {
+            host_failure(error)
+                .context("repairing what a dead session left")
+                .with_hint("free the disk or the file it names, then sudo kubebridge recover")
+        })
     }
 
     fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(Failure::message(
-                Exit::Privilege,
-                "only root may change this machine's DNS and hosts file",
-            )
-            .with_hint("sudo kubebridge connect …"));
-        }
+        check_privilege(geteuid())?;
         LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)
     }
 
@@ -105,6 +134,14 @@ impl Os for ThisMachine {
         }
     }
 
+    fn watch(&self, clock: Clock) -> DriftWatch {
+        DriftWatch::start(&self.sys, clock)
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
     fn runtime(&self) -> &Path {
         &self.sys.runtime_dir
     }
@@ -119,6 +156,11 @@ pub fn runtime() -> PathBuf {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
+    if error.is_port_busy() {
+        return Failure::new(Exit::Busy, error)
+            .context("another program holds port 53")
+            .with_hint("ss -lntup 'sport = :53' names it; it must not listen on 0.0.0.0 or [::]");
+    }
     let busy = match &error {
         HostError::Busy { .. } => true,
         HostError::Intent(_)
@@ -142,4 +184,55 @@ fn os_failure(
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> Failure {
     Failure::new(Exit::HostOs, error).context(doing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use kubebridge_platform::link::LinkError;
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_root_is_told_so_before_anything_is_done() {
+        let failure = check_privilege(Uid::from_raw(1000)).unwrap_err();
+
+        assert_eq!(failure.exit, Exit::Privilege);
+        assert!(failure.hint.is_some());
+        assert!(check_privilege(Uid::ROOT).is_ok());
+    }
+
+    #[test]
+    fn what_the_host_refuses_has_its_exit_code_and_what_helps() {
+        let bind = |kind| {
+            HostError::Link(LinkError::Bind {
+                address: "198.19.248.2:53".parse().unwrap(),
+                protocol: "udp",
+                source: io::Error::from(kind),
+            })
+        };
+        let table = [
+            (
+                bind(io::ErrorKind::AddrInUse),
+                Exit::Busy,
+                Some("sport = :53"),
+            ),
+            (bind(io::ErrorKind::Other), Exit::HostOs, None),
+            (
+                HostError::Busy { pid: 7 },
+                Exit::Busy,
+                Some("kubebridge disconnect"),
+            ),
+            (HostError::NoLink, Exit::HostOs, None),
+        ];
+        for (error, exit, hint) in table {
+            let failure = host_failure(error);
+
+            assert_eq!(failure.exit, exit, "{failure}");
+            let said = failure.hint.as_deref();
+            assert_eq!(said.is_some(), hint.is_some(), "{failure}");
+            assert!(said.unwrap_or_default().contains(hint.unwrap_or_default()));
+        }
+    }
 }

@@ -2,15 +2,19 @@
 //!
 //! The steps that create the parts are in [`steps`](super::steps).
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kubebridge_platform::host::{Host, Link};
-use kubebridge_platform::intent::Intent;
+use kubebridge_platform::host::{Host, HostError, HostsConflict, Link};
+use kubebridge_platform::intent::{HostsLine, Intent};
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::tun::Tun;
+use kubebridge_platform::{Clock, Drift, DriftWatch};
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
 use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 use tonic::transport::Channel;
 
 use super::hosts::HostsKeeper;
@@ -22,8 +26,13 @@ use crate::failure::Failure;
 use crate::local_dns::Serving;
 use crate::originals::Originals;
 use crate::progress::Reporter;
+use crate::stale::StaleAnswers;
+use crate::status::HostsLineReport;
 use crate::status::board::Board;
 use crate::status::server::Server;
+
+/// The wait before what was written is looked at again (H7).
+pub(super) const SECOND_LOOK: Duration = Duration::from_secs(1);
 
 /// What a session holds.
 pub(super) struct Parts<'os, O: Os> {
@@ -42,6 +51,13 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) serving: Option<Serving>,
     pub(super) intent: Intent,
     pub(super) hosts: Option<HostsKeeper>,
+    pub(super) stale: Arc<StaleAnswers>,
+    pub(super) clock: Clock,
+    pub(super) watch: Option<DriftWatch>,
+    /// What was noticed and not looked into yet.
+    pub(super) drift: Option<Drift>,
+    /// When to look at what was just written: another writer may have won the last instant.
+    pub(super) second_look: Option<Instant>,
 }
 
 /// How the machine resolved names before, and what is made of it.
@@ -62,7 +78,9 @@ pub(super) struct Cluster {
 /// The link, without the sockets that the resolver took over.
 pub(super) struct LinkUp {
     pub(super) name: String,
-    pub(super) resolver: std::net::Ipv4Addr,
+    pub(super) address: Ipv4Addr,
+    pub(super) prefix: u8,
+    pub(super) resolver: Ipv4Addr,
     /// Where the resolver is asked.
     pub(super) socket: std::net::SocketAddr,
     /// Until the resolver takes its sockets.
@@ -79,7 +97,10 @@ impl<'os, O: Os> Parts<'os, O> {
         board: Arc<Board>,
         reporter: Arc<Reporter>,
         stops: mpsc::Sender<Stop>,
+        clock: Clock,
     ) -> Self {
+        let stale = Arc::new(StaleAnswers::default());
+        board.note(|facts| facts.stale = Some(Arc::clone(&stale)));
         Self {
             os,
             id,
@@ -96,6 +117,11 @@ impl<'os, O: Os> Parts<'os, O> {
             serving: None,
             intent: Intent::default(),
             hosts: None,
+            stale,
+            clock,
+            watch: None,
+            drift: None,
+            second_look: None,
         }
     }
 
@@ -131,12 +157,7 @@ impl<'os, O: Os> Parts<'os, O> {
             return Ok(Vec::new());
         };
         let applied = host.apply(&self.intent).await.map_err(host_failure)?;
-        for warning in applied.warnings {
-            self.warn_once(warning);
-        }
-        if let Some(hosts) = &mut self.hosts {
-            hosts.note_conflicts(applied.conflicts);
-        }
+        self.note_applied(applied.warnings, applied.conflicts);
         Ok(applied.changes)
     }
 
@@ -154,6 +175,11 @@ impl<'os, O: Os> Parts<'os, O> {
         }
     }
 
+    /// Whether the machine's DNS is pointed at the session.
+    pub(super) fn points_os(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.points_os)
+    }
+
     /// Writes the hosts lines wanted now and returns their number.
     pub(super) async fn write_hosts(&mut self) -> Result<usize, Failure> {
         let Some(hosts) = &mut self.hosts else {
@@ -161,7 +187,13 @@ impl<'os, O: Os> Parts<'os, O> {
         };
         self.intent.hosts = hosts.plan();
         let lines = self.intent.hosts.len();
-        let outcome = self.apply().await.map(drop);
+        let listed = self.intent.hosts.iter().map(line_report).collect();
+        let outcome = self.apply_hosts().await;
+        let outcome = outcome.map(|changes| {
+            if !changes.is_empty() {
+                self.second_look = Some(Instant::now() + SECOND_LOOK);
+            }
+        });
         if let Some(hosts) = &mut self.hosts {
             hosts.note_write(&outcome);
             let conflicts = hosts.conflicts();
@@ -170,12 +202,45 @@ impl<'os, O: Os> Parts<'os, O> {
                 .err()
                 .map(|failure| format!("{:#}", failure.error));
             self.board.note(|facts| {
-                facts.hosts.lines = lines;
+                if error.is_none() {
+                    facts.hosts.lines = lines;
+                    facts.lines = listed;
+                }
                 facts.hosts.conflicts = conflicts;
                 facts.hosts.error = error;
             });
         }
         outcome.map(|()| lines)
+    }
+
+    /// Applies the intent for the sake of its hosts lines, which are written whatever becomes of
+    /// DNS; that is put right at the next drift, when the system's resolver is back at the latest.
+    async fn apply_hosts(&mut self) -> Result<Vec<String>, Failure> {
+        let Some(host) = &mut self.host else {
+            return Ok(Vec::new());
+        };
+        match host.apply(&self.intent).await {
+            Ok(applied) => {
+                self.note_applied(applied.warnings, applied.conflicts);
+                Ok(applied.changes)
+            }
+            Err(error @ HostError::Dns(_)) => {
+                let trouble = format!("{:#}", host_failure(error).error);
+                tracing::warn!(error = %trouble, "system DNS not as wanted");
+                self.board.note(|facts| facts.dns.error = Some(trouble));
+                Ok(Vec::new())
+            }
+            Err(error) => Err(host_failure(error)),
+        }
+    }
+
+    fn note_applied(&mut self, warnings: Vec<String>, conflicts: Vec<HostsConflict>) {
+        for warning in warnings {
+            self.warn_once(warning);
+        }
+        if let Some(hosts) = &mut self.hosts {
+            hosts.note_conflicts(conflicts);
+        }
     }
 
     /// Brings the hosts lines up to date; what fails is tried again later.
@@ -194,23 +259,36 @@ impl<'os, O: Os> Parts<'os, O> {
             cluster,
             hosts,
             serving,
+            server,
+            watch,
+            second_look,
+            drift,
             ..
         } = self;
         tokio::select! {
             event = cluster_event(cluster.as_mut()) => event,
-            () = hosts_due(hosts.as_mut()) => Event::RoutesChanged,
+            event = hosts_due(hosts.as_mut()) => event,
             () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
+            () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
+            () = at(*second_look) => Event::Drifted,
+            noticed = next_drift(watch.as_mut()) => {
+                tracing::debug!(causes = ?noticed.causes, "drift");
+                *drift = Some(noticed);
+                Event::Drifted
+            }
         }
     }
 
     /// Takes the machine's DNS and hosts lines back; the link stays.
     pub(super) async fn restore_host(&mut self) -> Result<String, Failure> {
         self.hosts = None;
+        self.watch = None;
         self.intent = Intent::default();
         let changes = self.apply().await?;
         self.board.note(|facts| {
             facts.dns.applied = false;
             facts.hosts.lines = 0;
+            facts.lines.clear();
         });
         Ok(steps::summary(&changes, "nothing to do"))
     }
@@ -220,8 +298,10 @@ impl<'os, O: Os> Parts<'os, O> {
         if let Some(serving) = self.serving.take() {
             serving.stop().await;
         }
-        let undone = match self.host.take() {
-            Some(mut host) => host
+        // The lock goes with the host, and the next session may need the link's name.
+        let mut host = self.host.take();
+        let undone = match &mut host {
+            Some(host) => host
                 .undo()
                 .await
                 .map_err(host_failure)
@@ -229,6 +309,7 @@ impl<'os, O: Os> Parts<'os, O> {
             None => Ok(Vec::new()),
         };
         let name = self.link.take().map(|link| link.name);
+        drop(host);
         Ok(steps::summary(
             &undone?,
             name.as_deref().unwrap_or("nothing to do"),
@@ -293,11 +374,48 @@ async fn health_other_than(
 }
 
 /// Waits until the hosts lines need another look.
-async fn hosts_due(hosts: Option<&mut HostsKeeper>) {
+async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
     match hosts {
-        Some(hosts) => hosts.due().await,
+        Some(hosts) => match hosts.due().await {
+            Ok(()) => Event::RoutesChanged,
+            Err(_) => Event::Stop(Stop::Broken),
+        },
         None => std::future::pending().await,
     }
+}
+
+/// Waits until nobody can speak to the session any more.
+async fn unheard(server: Option<&mut Server>) {
+    match server {
+        Some(server) => server.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_drift(watch: Option<&mut DriftWatch>) -> Drift {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn line_report(line: &HostsLine) -> HostsLineReport {
+    HostsLineReport {
+        address: line.address.to_string(),
+        names: line.names.clone(),
+    }
+}
+
+/// Describes the link for the user.
+pub(super) fn link_words(name: &str, address: Ipv4Addr, prefix: u8) -> String {
+    format!("{name} {address}/{prefix}")
 }
 
 /// Waits until a part ends that must not.

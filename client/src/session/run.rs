@@ -1,8 +1,11 @@
 //! Carries a session's effects out and turns what comes of them into events.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use kubebridge_platform::sys::SessionId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -16,7 +19,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::print_line;
 use crate::progress::Reporter;
 use crate::status::board::{Board, Identity, Phase};
-use crate::status::document;
+use crate::status::{Leftovers, status_document};
 
 /// How long the resolver answers on after the machine is restored: runtimes re-read their DNS
 /// settings every 5 s, and shall not meet a dead address meanwhile.
@@ -35,11 +38,13 @@ pub async fn run<O: Os>(
     stops: mpsc::Receiver<Stop>,
 ) -> Result<(), Failure> {
     let id = SessionId::random();
-    let board = Arc::new(Board::new(Identity {
+    let clock = os.clock();
+    let identity = Identity {
         session: id.to_string(),
         manager: config.manager.to_string(),
         namespaces: config.namespaces.clone(),
-    }));
+    };
+    let board = Arc::new(Board::new(identity, clock.clone()));
     let mut runner = Runner {
         output: config.output,
         parts: Parts::new(
@@ -49,6 +54,7 @@ pub async fn run<O: Os>(
             Arc::clone(&board),
             Arc::clone(&reporter),
             stop_sender,
+            clock,
         ),
         reporter,
         board,
@@ -57,7 +63,11 @@ pub async fn run<O: Os>(
         failure: None,
         troubles: Vec::new(),
     };
-    let ending = runner.until_end().await;
+    // What a panic leaves behind is undone like anything else: the host knows what it did.
+    let ending = match AssertUnwindSafe(runner.until_end()).catch_unwind().await {
+        Ok(ending) => ending,
+        Err(panic) => runner.undo_after_panic(words(&*panic)).await,
+    };
     runner.finish(ending).await
 }
 
@@ -93,10 +103,40 @@ impl<O: Os> Runner<'_, O> {
                     self.parts.refresh_hosts().await;
                     self.next_event().await
                 }
+                Some(Effect::Verify) => {
+                    self.parts.verify().await;
+                    self.next_event().await
+                }
                 Some(Effect::End(ending)) => return ending,
                 // The two are answered where the work they cut short is waited for.
                 Some(Effect::Interrupt | Effect::CutLinger) | None => self.next_event().await,
             };
+        }
+    }
+
+    async fn undo_after_panic(&mut self, words: String) -> Ending {
+        self.failure = Some(Failure::message(
+            Exit::Other,
+            format!("internal error ({words}); everything is undone"),
+        ));
+        let ending = Ending::Closed(Stop::Broken);
+        let mut next = Undo::RestoreHost;
+        self.state = State::Undoing(next, ending);
+        loop {
+            self.undo(next).await;
+            match self.take(Event::Undone) {
+                Some(Effect::Undo(undo)) => next = undo,
+                Some(
+                    Effect::Run(_)
+                    | Effect::Interrupt
+                    | Effect::Announce
+                    | Effect::RefreshHosts
+                    | Effect::Verify
+                    | Effect::CutLinger
+                    | Effect::End(_),
+                )
+                | None => return ending,
+            }
         }
     }
 
@@ -162,6 +202,9 @@ impl<O: Os> Runner<'_, O> {
     }
 
     async fn linger(&mut self) -> Result<String, Failure> {
+        if !self.parts.points_os() {
+            return Ok("not needed".to_owned());
+        }
         let end = sleep(LINGER);
         tokio::pin!(end);
         loop {
@@ -188,7 +231,10 @@ impl<O: Os> Runner<'_, O> {
 
     fn announce(&self) {
         if self.output == Output::Json {
-            print_line(&document(&[self.board.status()], None));
+            print_line(&status_document(
+                &[self.board.status()],
+                &Leftovers::default(),
+            ));
         }
         self.reporter.connected();
         tracing::info!("connected");
@@ -206,7 +252,7 @@ impl<O: Os> Runner<'_, O> {
                 Exit::HostOs,
                 format!("not everything could be undone: {trouble}"),
             )
-            .with_hint("kubebridge disconnect tries again"));
+            .with_hint("sudo kubebridge recover"));
         }
         match (ending, self.failure) {
             (Ending::Failed(_), Some(failure)) => Err(failure),
@@ -218,7 +264,8 @@ impl<O: Os> Runner<'_, O> {
                 Exit::Other,
                 "interrupted while connecting; everything is undone",
             )),
-            (Ending::Closed(Stop::Broken), _) => Err(Failure::message(
+            (Ending::Closed(Stop::Broken), Some(failure)) => Err(failure),
+            (Ending::Closed(Stop::Broken), None) => Err(Failure::message(
                 Exit::Other,
                 "a part of the session ended; everything is undone",
             )
@@ -226,6 +273,13 @@ impl<O: Os> Runner<'_, O> {
             (Ending::Closed(Stop::Signal | Stop::Disconnect), _) => Ok(()),
         }
     }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let owned = || panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(owned).unwrap_or("no words").to_owned()
 }
 
 #[cfg(test)]

@@ -32,7 +32,14 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
     )
     .map_err(|error| Failure::new(Exit::HostOs, error).context("control socket"))?;
     parts.server = Some(server);
-    Ok(summary(&repaired, "nothing left over"))
+    let words: Vec<_> = repaired
+        .iter()
+        .map(|one| {
+            let changes = summary(&one.changes, "nothing was in force");
+            format!("session {}: {changes}", one.session)
+        })
+        .collect();
+    Ok(summary(&words, "nothing left over"))
 }
 
 pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

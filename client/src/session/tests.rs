@@ -177,3 +177,23 @@ fn a_stop_before_the_start_ends_at_once() {
 
     assert_eq!(state, State::Ended(Ending::Interrupted(Stop::Signal)));
 }
+
+#[test]
+fn drift_is_looked_into_only_while_connected() {
+    let verifications = |events: &[Event]| {
+        let (_, seen) = effects(events);
+        seen.iter()
+            .filter(|effect| **effect == Effect::Verify)
+            .count()
+    };
+    let mut early = until(Step::Verify);
+    early.push(Event::Drifted);
+    assert_eq!(verifications(&early), 0);
+
+    let mut events = connected();
+    events.extend([Event::Tunnel(Health::Degraded), Event::Drifted]);
+    assert_eq!(verifications(&events), 1);
+
+    events.extend([Event::Stop(Stop::Signal), Event::Drifted]);
+    assert_eq!(verifications(&events), 1);
+}

@@ -1,7 +1,13 @@
 //! Where a session writes down what `status` and `routes` tell.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kubebridge_platform::{Clock, HostError};
+use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -9,13 +15,19 @@ use tokio::time::Instant;
 use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, ServiceRoute};
 
 use super::{
-    DnsReport, HostsReport, NamespaceReport, RoutesReport, ServiceReport, StatusReport, StepReport,
-    TunnelReport,
+    DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespaceReport, RepairReport,
+    RepairsReport, RoutesReport, ServiceReport, StaleReport, StatusReport, StepReport,
+    TunnelReport, health,
 };
 use crate::control::Tunnel;
 use crate::routes::{NamespaceRoutes, RouteTable, kind_label};
 use crate::session::{Health, State, Step};
+use crate::skew;
+use crate::stale::StaleAnswers;
 use crate::zones::shadowed;
+
+/// Repairs told one by one; older ones are only counted.
+const REPAIRS: usize = 20;
 
 /// How far a session is, for those who wait for its end.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +53,7 @@ pub struct Identity {
 #[derive(Debug)]
 pub struct Board {
     identity: Identity,
+    clock: Clock,
     start: Instant,
     phase: watch::Sender<Phase>,
     facts: Mutex<Facts>,
@@ -49,20 +62,39 @@ pub struct Board {
 /// What becomes known step by step.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// The manager's version.
-    pub manager_version: Option<String>,
-    /// The cluster domain.
-    pub cluster_domain: Option<String>,
+    /// What the manager says about itself and the session.
+    pub session: Option<watch::Receiver<SessionInfo>>,
     /// The way to the manager.
     pub tunnel: Option<watch::Receiver<Tunnel>>,
     /// The Services.
     pub routes: Option<watch::Receiver<RouteTable>>,
     /// The system's DNS.
     pub dns: DnsReport,
+    /// The last answers of the cluster.
+    pub stale: Option<Arc<StaleAnswers>>,
     /// The hosts file.
     pub hosts: HostsReport,
+    /// Our lines in it.
+    pub lines: Vec<HostsLineReport>,
+    /// What was put back.
+    pub repairs: Repairs,
     /// The steps done.
     pub steps: Vec<StepReport>,
+}
+
+/// What was put back, and what could not be.
+#[derive(Debug, Default)]
+pub struct Repairs {
+    count: u64,
+    last: VecDeque<Repair>,
+    troubles: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Repair {
+    what: String,
+    at: Instant,
+    unix_seconds: u64,
 }
 
 impl Facts {
@@ -79,10 +111,11 @@ impl Facts {
 impl Board {
     /// Makes the board of a session that starts now.
     #[must_use]
-    pub fn new(identity: Identity) -> Self {
+    pub fn new(identity: Identity, clock: Clock) -> Self {
         Self {
             identity,
-            start: Instant::now(),
+            start: clock.now(),
+            clock,
             phase: watch::Sender::new(Phase::Running(State::Ready)),
             facts: Mutex::default(),
         }
@@ -104,10 +137,60 @@ impl Board {
         write(&mut self.facts.lock());
     }
 
+    /// Writes down what came of holding the machine against what the session wants.
+    pub fn note_verified(&self, repairs: Vec<String>, troubles: Vec<HostError>) {
+        let at = self.clock.now();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_seconds = since_1970.map_or(0, |time| time.as_secs());
+        let (mut of_dns, mut of_hosts, mut words) = (None, None, Vec::new());
+        for trouble in troubles {
+            let text = trouble_words(&trouble);
+            match trouble {
+                HostError::Dns(_) => of_dns = Some(text.clone()),
+                HostError::Hosts(_) => of_hosts = Some(text.clone()),
+                HostError::Busy { .. }
+                | HostError::Intent(_)
+                | HostError::Files(_)
+                | HostError::Journal(_)
+                | HostError::Link(_)
+                | HostError::Ended
+                | HostError::NoLink
+                | HostError::Worker => {}
+            }
+            words.push(text);
+        }
+        let mut facts = self.facts.lock();
+        for what in repairs {
+            facts.repairs.count += 1;
+            if facts.repairs.last.len() == REPAIRS {
+                facts.repairs.last.pop_front();
+            }
+            facts.repairs.last.push_back(Repair {
+                what,
+                at,
+                unix_seconds,
+            });
+        }
+        facts.repairs.troubles = words;
+        facts.dns.error = of_dns;
+        if of_hosts.is_some() {
+            facts.hosts.error = of_hosts;
+        }
+    }
+
     /// Reports how the session stands.
     #[must_use]
     pub fn status(&self) -> StatusReport {
+        let now = self.clock.now();
         let facts = self.facts.lock();
+        let manager = facts.session.as_ref().map(|session| session.borrow());
+        let manager_version = manager.as_ref().map(|one| one.manager_version.clone());
+        let cluster_domain = manager.as_ref().map(|one| one.cluster_domain.clone());
+        drop(manager);
+        let tunnel = facts
+            .tunnel
+            .as_ref()
+            .map(|tunnel| tunnel_report(&tunnel.borrow(), now));
         let phase = self.phase.borrow().clone();
         let (state, doing) = phase_words(&phase);
         let mut dns = facts.dns.clone();
@@ -117,24 +200,44 @@ impl Board {
             dns.shadowed = shadowed(&self.identity.namespaces, &table);
             kubernetes = namespaces(&table);
         }
+        let stale = facts.stale.as_ref().map(|stale| StaleReport {
+            serving: tunnel.as_ref().is_some_and(|tunnel| !tunnel.up) && stale.kept(now) > 0,
+            kept: stale.kept(now),
+            answered: stale.given(),
+        });
         StatusReport {
             session: self.identity.session.clone(),
             pid: std::process::id(),
             state: state.to_owned(),
             doing: doing.map(str::to_owned),
-            uptime_seconds: self.start.elapsed().as_secs(),
+            uptime_seconds: now.saturating_duration_since(self.start).as_secs(),
             manager: self.identity.manager.clone(),
-            manager_version: facts.manager_version.clone(),
-            cluster_domain: facts.cluster_domain.clone(),
+            skew: manager_version.as_deref().and_then(skew::describe),
+            manager_version,
+            client_version: skew::CLIENT.to_owned(),
+            cluster_domain,
             namespaces: self.identity.namespaces.clone(),
-            tunnel: facts
-                .tunnel
-                .as_ref()
-                .map(|tunnel| tunnel_report(&tunnel.borrow())),
+            health: health::health(tunnel.as_ref(), &kubernetes, &dns, &facts.hosts),
+            tunnel,
+            stale: stale.unwrap_or_default(),
             dns,
             hosts: facts.hosts.clone(),
             kubernetes,
+            repairs: repairs(&facts.repairs, now),
             steps: facts.steps.clone(),
+        }
+    }
+
+    /// Reports what is in the hosts file.
+    #[must_use]
+    pub fn hosts(&self) -> HostsListReport {
+        let facts = self.facts.lock();
+        HostsListReport {
+            session: self.identity.session.clone(),
+            form: facts.hosts.form.clone(),
+            lines: facts.lines.clone(),
+            conflicts: facts.hosts.conflicts.clone(),
+            error: facts.hosts.error.clone(),
         }
     }
 
@@ -171,8 +274,35 @@ fn phase_words(phase: &Phase) -> (&'static str, Option<&'static str>) {
     }
 }
 
-fn tunnel_report(tunnel: &Tunnel) -> TunnelReport {
-    let millis = |since: &Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+fn repairs(repairs: &Repairs, now: Instant) -> RepairsReport {
+    let last = repairs.last.iter().map(|repair| RepairReport {
+        what: repair.what.clone(),
+        unix_seconds: repair.unix_seconds,
+        ago_seconds: now.saturating_duration_since(repair.at).as_secs(),
+    });
+    RepairsReport {
+        count: repairs.count,
+        last: last.collect(),
+        troubles: repairs.troubles.clone(),
+    }
+}
+
+fn trouble_words(trouble: &HostError) -> String {
+    let mut words = trouble.to_string();
+    let mut cause: Option<&dyn Error> = trouble.source();
+    while let Some(error) = cause {
+        // Writing to a String cannot fail.
+        let _ = write!(words, ": {error}");
+        cause = error.source();
+    }
+    words
+}
+
+fn tunnel_report(tunnel: &Tunnel, now: Instant) -> TunnelReport {
+    let millis = |since: &Instant| {
+        let age = now.saturating_duration_since(*since);
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    };
     match tunnel {
         Tunnel::Up { seen, round_trip } => TunnelReport {
             up: true,

@@ -2,19 +2,34 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::process::{Pid, getpid, test_kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::server::{SOCKET, sessions_folder};
-use super::{Reply, Request, RoutesReport, StatusReport};
+use super::{HostsListReport, Reply, Request, RoutesReport, StatusReport};
 use crate::failure::{Exit, Failure};
+
+/// How long a session may take to answer a question about itself: it answers from memory.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long a session that is ending may be silent: the resolver answers on for 6 s, and the
+/// system's DNS may take 5 s to give in.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long the process may take to be gone after its last word.
+const EXIT_TIME: Duration = Duration::from_secs(5);
+/// The time between two looks at a process.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A connection to one session.
 #[derive(Debug)]
 pub struct Session {
     /// The session's id.
     pub id: String,
+    /// Its process, as the kernel knows it.
+    pid: Option<Pid>,
     lines: Lines<BufReader<UnixStream>>,
 }
 
@@ -31,6 +46,7 @@ pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
         match UnixStream::connect(&socket).await {
             Ok(stream) => found.push(Session {
                 id,
+                pid: peer(&stream),
                 lines: BufReader::new(stream).lines(),
             }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -40,6 +56,11 @@ pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
         }
     }
     Ok(found)
+}
+
+fn peer(stream: &UnixStream) -> Option<Pid> {
+    let credentials = stream.peer_cred().ok()?;
+    Pid::from_raw(credentials.pid()?)
 }
 
 fn sockets(runtime: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
@@ -78,7 +99,7 @@ impl Session {
     ///
     /// The session went away or said something else.
     pub async fn status(mut self) -> anyhow::Result<StatusReport> {
-        match self.ask(Request::Status {}).await? {
+        match self.ask(Request::Status {}, ANSWER_TIME).await? {
             Reply::Status(report) => Ok(*report),
             other => Err(unexpected(&other)),
         }
@@ -90,8 +111,20 @@ impl Session {
     ///
     /// The session went away or said something else.
     pub async fn routes(mut self) -> anyhow::Result<RoutesReport> {
-        match self.ask(Request::Routes {}).await? {
+        match self.ask(Request::Routes {}, ANSWER_TIME).await? {
             Reply::Routes(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks for what is in the hosts file.
+    ///
+    /// # Errors
+    ///
+    /// The session went away or said something else.
+    pub async fn hosts(mut self) -> anyhow::Result<HostsListReport> {
+        match self.ask(Request::Hosts {}, ANSWER_TIME).await? {
+            Reply::Hosts(report) => Ok(report),
             other => Err(unexpected(&other)),
         }
     }
@@ -102,39 +135,55 @@ impl Session {
     ///
     /// The session went away or could not undo everything.
     pub async fn disconnect(mut self, mut progress: impl FnMut(&str)) -> anyhow::Result<()> {
-        let mut reply = self.ask(Request::Disconnect {}).await?;
-        loop {
+        let mut reply = self.ask(Request::Disconnect {}, SILENCE).await?;
+        let outcome = loop {
             match reply {
                 Reply::Progress(text) => progress(&text),
-                Reply::Ended(None) => break,
-                Reply::Ended(Some(error)) => anyhow::bail!("session {}: {error}", self.id),
-                other @ (Reply::Status(_) | Reply::Routes(_) | Reply::Refused(_)) => {
+                Reply::Ended(None) => break Ok(()),
+                Reply::Ended(Some(error)) => break Err(anyhow::anyhow!("{error}")),
+                other @ (Reply::Status(_)
+                | Reply::Routes(_)
+                | Reply::Hosts(_)
+                | Reply::Refused(_)) => {
                     return Err(unexpected(&other));
                 }
             }
-            reply = self.read().await?;
-        }
-        // The process closes the connection when it ends.
-        while self
-            .lines
-            .next_line()
-            .await
-            .is_ok_and(|line| line.is_some())
-        {}
-        Ok(())
+            reply = self.read(SILENCE).await?;
+        };
+        self.gone().await;
+        outcome
     }
 
-    async fn ask(&mut self, request: Request) -> anyhow::Result<Reply> {
+    /// Waits until the process is gone: what it left is not repaired before.
+    async fn gone(&self) {
+        let Some(pid) = self.pid.filter(|pid| *pid != getpid()) else {
+            return;
+        };
+        let end = Instant::now() + EXIT_TIME;
+        while test_kill_process(pid).is_ok() && Instant::now() < end {
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn ask(&mut self, request: Request, patience: Duration) -> anyhow::Result<Reply> {
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         self.lines.get_mut().write_all(&line).await?;
-        self.read().await
+        self.read(patience).await
     }
 
-    async fn read(&mut self) -> anyhow::Result<Reply> {
-        match self.lines.next_line().await? {
-            Some(line) => Ok(serde_json::from_str(&line)?),
-            None => anyhow::bail!("session {} went away without a word", self.id),
+    async fn read(&mut self, patience: Duration) -> anyhow::Result<Reply> {
+        match timeout(patience, self.lines.next_line()).await {
+            Ok(Ok(Some(line))) => Ok(serde_json::from_str(&line)?),
+            Ok(Ok(None)) => anyhow::bail!("it went away without a word"),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => match self.pid {
+                Some(pid) => anyhow::bail!(
+                    "it does not answer: sudo kill -9 {pid} ends it, sudo kubebridge recover repairs what it leaves",
+                    pid = pid.as_raw_nonzero()
+                ),
+                None => anyhow::bail!("it does not answer"),
+            },
         }
     }
 }
@@ -142,7 +191,11 @@ impl Session {
 fn unexpected(reply: &Reply) -> anyhow::Error {
     match reply {
         Reply::Refused(reason) => anyhow::anyhow!("the session refused: {reason}"),
-        Reply::Status(_) | Reply::Routes(_) | Reply::Progress(_) | Reply::Ended(_) => {
+        Reply::Status(_)
+        | Reply::Routes(_)
+        | Reply::Hosts(_)
+        | Reply::Progress(_)
+        | Reply::Ended(_) => {
             anyhow::anyhow!("the session said something that was not asked")
         }
     }

@@ -39,18 +39,37 @@ pub fn sessions_folder(runtime: &Path) -> PathBuf {
     runtime.join("sessions")
 }
 
-/// Removes the folders of sessions whose process is gone: nobody listens on their sockets.
-pub fn remove_dead(runtime: &Path) {
+/// Lists the sessions whose process is gone and whose folder is still there: nobody listens.
+#[must_use]
+pub fn dead(runtime: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(sessions_folder(runtime)) else {
-        return;
+        return Vec::new();
     };
-    for folder in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-        let listening = std::os::unix::net::UnixStream::connect(folder.join(SOCKET));
-        // A session that is just starting has a folder and no socket yet.
-        if listening.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            remove_folder(&folder);
-        }
+    let mut dead: Vec<_> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            let listening = std::os::unix::net::UnixStream::connect(entry.path().join(SOCKET));
+            listening.is_err_and(|error| {
+                let kinds = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+                kinds.contains(&error.kind())
+            })
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    dead.sort();
+    dead
+}
+
+/// Removes the folders of sessions whose process is gone, and says whose they were.
+///
+/// To be called with the machine's lock held: a session that is starting has a folder and no
+/// socket for an instant.
+pub fn remove_dead(runtime: &Path) -> Vec<String> {
+    let dead = dead(runtime);
+    for session in &dead {
+        remove_folder(&sessions_folder(runtime).join(session));
     }
+    dead
 }
 
 fn remove_folder(folder: &Path) {
@@ -69,6 +88,7 @@ pub struct Server {
     folder: PathBuf,
     shutdown: CancellationToken,
     task: JoinHandle<()>,
+    has_ended: bool,
 }
 
 impl Server {
@@ -99,7 +119,17 @@ impl Server {
             folder,
             shutdown,
             task: tokio::spawn(serving.instrument(tracing::info_span!("control_socket"))),
+            has_ended: false,
         })
+    }
+
+    /// Waits until serving ends by itself, which it should not. May be dropped and called again.
+    pub async fn ended(&mut self) {
+        if !self.has_ended {
+            let outcome = (&mut self.task).await;
+            self.has_ended = true;
+            tracing::error!(?outcome, "control socket ended");
+        }
     }
 
     /// Removes the socket, so that the session is no longer found.
@@ -110,7 +140,7 @@ impl Server {
     /// Lets the clients that wait for the end hear of it, and ends.
     pub async fn stop(mut self) {
         self.shutdown.cancel();
-        if timeout(FAREWELL, &mut self.task).await.is_err() {
+        if !self.has_ended && timeout(FAREWELL, &mut self.task).await.is_err() {
             self.task.abort();
         }
     }
@@ -179,6 +209,7 @@ async fn attend(
     match serde_json::from_str(&line) {
         Ok(Request::Status {}) => send(&mut stream, &Reply::Status(Box::new(board.status()))).await,
         Ok(Request::Routes {}) => send(&mut stream, &Reply::Routes(board.routes())).await,
+        Ok(Request::Hosts {}) => send(&mut stream, &Reply::Hosts(board.hosts())).await,
         Ok(Request::Disconnect {}) => disconnect(&mut stream, board, stops).await,
         Err(error) => {
             send(

@@ -3,10 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
+
+use kubebridge_platform::{Clock, HostError};
 
 use super::board::{Board, Identity, Phase};
 use super::client::sessions;
@@ -16,11 +19,12 @@ use crate::session::{Ending, Health, State, Stop, Undo};
 use crate::test_util::table_of;
 
 fn board() -> Arc<Board> {
-    let board = Board::new(Identity {
+    let identity = Identity {
         session: "0a1b2c3d".to_owned(),
         manager: "127.0.0.1:7080".to_owned(),
         namespaces: vec!["default".to_owned(), "shop".to_owned()],
-    });
+    };
+    let board = Board::new(identity, Clock::fake().0);
     let (_, routes) = watch::channel(table_of(&[
         ("default", &["authors"]),
         ("shop", &["authors"]),
@@ -45,17 +49,28 @@ fn serve(runtime: &Path) -> (Server, Arc<Board>, mpsc::Receiver<Stop>) {
     (server, board, stops)
 }
 
-#[test]
-fn the_json_of_a_session_keeps_its_keys() {
-    let report = StatusReport {
-        pid: 7,
-        ..board().status()
+#[tokio::test(start_paused = true)]
+async fn repairs_are_told_with_their_time_and_the_last_twenty_one_by_one() {
+    let (clock, sleeper) = Clock::fake();
+    let identity = Identity {
+        session: "0a1b2c3d".to_owned(),
+        manager: "127.0.0.1:7080".to_owned(),
+        namespaces: vec!["default".to_owned()],
     };
+    let board = Board::new(identity, clock);
+    for n in 0..25 {
+        board.note_verified(vec![format!("repair {n}")], Vec::new());
+    }
+    board.note_verified(Vec::new(), vec![HostError::NoLink]);
 
-    let json = document(&[report], Some(&[]));
+    sleeper.sleep(Duration::from_secs(3600));
 
-    let golden = r#"{"schema":"kubebridge/v1","sessions":[{"session":"0a1b2c3d","pid":7,"state":"connecting","doing":null,"uptime_seconds":0,"manager":"127.0.0.1:7080","manager_version":null,"cluster_domain":null,"namespaces":["default","shop"],"tunnel":null,"dns":{"choice":"","found":"systemd-resolved by nss-resolve","reasons":[],"originals":[],"link":null,"resolver":null,"applied":true,"domains":[],"shadowed":["authors.shop"],"warnings":[]},"hosts":{"form":"namespaced","lines":0,"conflicts":[{"name":"nas","reason":"resolved before the session"}],"error":null},"kubernetes":[{"namespace":"default","state":"synced","services":1},{"namespace":"shop","state":"synced","services":1}],"steps":[]}],"leftovers":[]}"#;
-    assert_eq!(json, golden);
+    let repairs = board.status().repairs;
+    assert_eq!((repairs.count, repairs.last.len()), (25, 20));
+    assert_eq!(repairs.last[19].what, "repair 24");
+    assert_eq!(repairs.last[19].ago_seconds, 3600);
+    assert_eq!(repairs.troubles, ["no link is open"]);
+    assert_eq!(board.status().uptime_seconds, 3600);
 }
 
 #[test]
@@ -155,12 +170,14 @@ async fn disconnect_waits_for_the_last_word() {
 async fn folders_of_dead_sessions_are_removed_and_those_of_live_ones_stay() {
     let runtime = tempfile::tempdir().unwrap();
     let (_server, _board, _stops) = serve(runtime.path());
+    let half_made = sessions_folder(runtime.path()).join("deadbee0");
+    std::fs::create_dir(&half_made).unwrap();
     let dead = sessions_folder(runtime.path()).join("deadbeef");
     std::fs::create_dir(&dead).unwrap();
     drop(std::os::unix::net::UnixListener::bind(dead.join("control.sock")).unwrap());
 
-    remove_dead(runtime.path());
+    assert_eq!(remove_dead(runtime.path()), ["deadbee0", "deadbeef"]);
 
-    assert!(!dead.exists());
+    assert!(!dead.exists() && !half_made.exists());
     assert_eq!(sessions(runtime.path()).await.unwrap().len(), 1);
 }

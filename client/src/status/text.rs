@@ -2,7 +2,12 @@
 
 use std::fmt::Write;
 
-use super::{RoutesReport, StatusReport, TunnelReport};
+use kubebridge_platform::Recovered;
+
+use super::{
+    HealthReport, HostsListReport, Leftovers, RepairsReport, RoutesReport, StaleReport,
+    StatusReport, TunnelReport,
+};
 
 /// Shows how a session stands.
 #[must_use]
@@ -28,6 +33,8 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|found| ("tunnel", tunnel(found))),
     );
+    rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
+    rows.push(("health", health(&report.health)));
     rows.extend(dns_rows(report));
     rows.push(("hosts", hosts(report)));
     let conflicts = &report.hosts.conflicts;
@@ -47,6 +54,7 @@ pub fn status_text(report: &StatusReport) -> String {
             ),
         ));
     }
+    rows.extend(repair_rows(&report.repairs));
     let mut text = String::new();
     for (label, value) in rows {
         // Writing to a String cannot fail.
@@ -70,7 +78,54 @@ fn manager(report: &StatusReport) -> String {
         .manager_version
         .as_ref()
         .map(|version| format!(" (version {version})"));
-    format!("{}{}", report.manager, version.unwrap_or_default())
+    let skew = report.skew.as_ref().map(|skew| format!("; {skew}"));
+    format!(
+        "{}{}{}",
+        report.manager,
+        version.unwrap_or_default(),
+        skew.unwrap_or_default()
+    )
+}
+
+fn health(health: &HealthReport) -> String {
+    let HealthReport {
+        tunnel,
+        kubernetes,
+        routes,
+        dns,
+        hosts,
+    } = health;
+    format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
+}
+
+fn stale(stale: &StaleReport) -> Option<String> {
+    let StaleReport {
+        serving,
+        kept,
+        answered,
+    } = stale;
+    if *serving {
+        return Some(format!(
+            "in use: {kept} names can be answered from before, {answered} answers given"
+        ));
+    }
+    (*answered > 0).then(|| format!("{answered} given while the manager was out of reach"))
+}
+
+fn repair_rows(repairs: &RepairsReport) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if repairs.count > 0 {
+        rows.push(("repaired", format!("{} times", repairs.count)));
+    }
+    rows.extend(repairs.last.iter().map(|repair| {
+        (
+            "  put back",
+            format!("{}, {} s ago", repair.what, repair.ago_seconds),
+        )
+    }));
+    let troubles = repairs.troubles.iter();
+    rows.extend(troubles.map(|trouble| ("  trouble", trouble.clone())));
+    rows
 }
 
 fn tunnel(tunnel: &TunnelReport) -> String {
@@ -107,6 +162,7 @@ fn dns_rows(report: &StatusReport) -> Vec<(&'static str, String)> {
     ];
     let shown = lists.into_iter().filter(|(_, list)| !list.is_empty());
     rows.extend(shown.map(|(label, list)| (label, list.join(", "))));
+    rows.extend(dns.error.clone().map(|error| ("  error", error)));
     rows.extend(
         dns.warnings
             .iter()
@@ -117,6 +173,61 @@ fn dns_rows(report: &StatusReport) -> Vec<(&'static str, String)> {
 
 fn hosts(report: &StatusReport) -> String {
     format!("{}, {} lines", report.hosts.form, report.hosts.lines)
+}
+
+/// Shows what is in the hosts file for a session.
+#[must_use]
+pub fn hosts_text(report: &HostsListReport) -> String {
+    let mut text = String::new();
+    for line in &report.lines {
+        let _ = writeln!(text, "{} {}", line.address, line.names.join(" "));
+    }
+    for conflict in &report.conflicts {
+        let _ = writeln!(text, "# left alone: {}: {}", conflict.name, conflict.reason);
+    }
+    if let Some(error) = &report.error {
+        let _ = writeln!(text, "# error: {error}");
+    }
+    if text.is_empty() {
+        let _ = writeln!(text, "# no lines (--hosts {})", report.form);
+    }
+    text
+}
+
+/// Shows what was put back, one line per thing.
+#[must_use]
+pub(crate) fn recovered_lines(recovered: &[Recovered]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for one in recovered {
+        let session = &one.session;
+        if one.changes.is_empty() {
+            lines.push(format!("session {session}: nothing was in force any more"));
+        }
+        let changes = one.changes.iter();
+        lines.extend(changes.map(|change| format!("session {session}: {change}")));
+    }
+    lines
+}
+
+/// Shows what dead sessions left, and what repairs it.
+#[must_use]
+pub(crate) fn leftover_lines(left: &Leftovers) -> Vec<String> {
+    let mut lines: Vec<_> = left
+        .leftovers
+        .iter()
+        .map(|one| {
+            let changes = if one.changes.is_empty() {
+                "its journal".to_owned()
+            } else {
+                one.changes.join(", ")
+            };
+            format!("left over by dead session {}: {changes}", one.session)
+        })
+        .collect();
+    lines.extend(left.leftovers_hint.map(|hint| format!("hint: {hint}")));
+    let error = left.leftovers_error.as_ref();
+    lines.extend(error.map(|error| format!("leftovers of dead sessions are not known: {error}")));
+    lines
 }
 
 /// Shows the Services of a session as a table.

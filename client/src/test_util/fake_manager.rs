@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kubebridge_proto::routes::RouteUpdate;
+use kubebridge_proto::session::SessionInfo;
 use kubebridge_proto::v1::traffic_manager_server::{TrafficManager, TrafficManagerServer};
 use kubebridge_proto::v1::{self, exchange_dns_response};
 use parking_lot::Mutex;
@@ -40,6 +41,10 @@ pub(crate) struct Script {
     pub(crate) subscriptions: watch::Sender<Vec<v1::WatchNamespaceRoutesRequest>>,
     /// The sessions opened, by the id asked for.
     pub(crate) opened: Mutex<Vec<String>>,
+    /// What it says about itself and a session.
+    pub(crate) info: Mutex<SessionInfo>,
+    /// Why it opens no session.
+    pub(crate) refusal: Mutex<Option<Status>>,
     pub(crate) answer: Answer,
     sessions: AtomicUsize,
 }
@@ -53,6 +58,8 @@ impl Script {
             frames: Mutex::default(),
             subscriptions: watch::Sender::new(Vec::new()),
             opened: Mutex::default(),
+            info: Mutex::new(session_info(&["10.96.0.0/16"])),
+            refusal: Mutex::default(),
             answer: Box::new(answer),
             sessions: AtomicUsize::new(0),
         })
@@ -150,7 +157,10 @@ impl TrafficManager for Manager {
         if !asked.is_empty() {
             return Err(Status::failed_precondition("unknown session"));
         }
-        let mut info = session_info(&["10.96.0.0/16"]);
+        if let Some(refusal) = self.0.refusal.lock().clone() {
+            return Err(refusal);
+        }
+        let mut info = self.0.info.lock().clone();
         info.id = format!(
             "session-{}",
             self.0.sessions.fetch_add(1, Ordering::Relaxed)

@@ -5,11 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use kubebridge_platform::clock::Sleeper;
 use kubebridge_platform::host::{
-    Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone,
+    Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone, Verified,
 };
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
+use kubebridge_platform::{Clock, DriftWatch, Recovered, Sys};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -34,6 +36,10 @@ pub(crate) struct FakeOs {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) search: Vec<String>,
     pub(crate) failing: Option<&'static str>,
+    /// What panics instead of being done.
+    pub(crate) panicking: Option<&'static str>,
+    clock: Clock,
+    pub(crate) sleeper: Sleeper,
     shared: Arc<Shared>,
 }
 
@@ -43,18 +49,30 @@ struct Shared {
     /// The resolver's address, and the intent in force.
     resolver: watch::Sender<Option<SocketAddr>>,
     intent: watch::Sender<Intent>,
+    /// What the next verification says, and how many there were.
+    verified: Mutex<Verified>,
+    verifications: watch::Sender<usize>,
 }
 
 impl FakeOs {
     pub(crate) fn new(servers: Vec<SocketAddr>) -> Self {
+        let runtime = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(runtime.path().join("root/etc")).unwrap();
+        std::fs::write(runtime.path().join("root/etc/hosts"), "").unwrap();
+        let (clock, sleeper) = Clock::fake();
         Self {
-            runtime: tempfile::tempdir().unwrap(),
+            runtime,
             mode: HostDnsMode::Resolved(ResolvedVia::Nss),
             servers,
             search: Vec::new(),
             failing: None,
+            panicking: None,
+            clock,
+            sleeper,
             shared: Arc::new(Shared {
                 deeds: Mutex::default(),
+                verified: Mutex::default(),
+                verifications: watch::Sender::new(0),
                 resolver: watch::Sender::new(None),
                 intent: watch::Sender::new(Intent::default()),
             }),
@@ -73,7 +91,23 @@ impl FakeOs {
         self.shared.intent.subscribe()
     }
 
+    /// Has the next verification say this.
+    pub(crate) fn will_verify(&self, verified: Verified) {
+        *self.shared.verified.lock() = verified;
+    }
+
+    pub(crate) fn verifications(&self) -> watch::Receiver<usize> {
+        self.shared.verifications.subscribe()
+    }
+
+    /// Writes to the hosts file like any other program.
+    pub(crate) fn disturb(&self) {
+        let hosts = self.runtime.path().join("root/etc/hosts");
+        std::fs::write(hosts, "192.0.2.1 other\n").unwrap();
+    }
+
     fn outcome(&self, deed: &'static str) -> Result<(), Failure> {
+        assert_ne!(self.panicking, Some(deed), "a test");
         if self.failing == Some(deed) {
             return Err(Failure::message(Exit::HostOs, "refused by the test"));
         }
@@ -84,7 +118,7 @@ impl FakeOs {
 impl Os for FakeOs {
     type Host = FakeHost;
 
-    async fn recover(&self) -> Result<Vec<String>, Failure> {
+    async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
         self.shared.deeds.lock().push(Deed::Recovered);
         self.outcome("recover").map(|()| Vec::new())
     }
@@ -110,6 +144,19 @@ impl Os for FakeOs {
     async fn resolve(&self, _name: &str) -> Result<String, Failure> {
         self.shared.deeds.lock().push(Deed::Resolved);
         self.outcome("resolve").map(|()| "10.96.0.1".to_owned())
+    }
+
+    fn watch(&self, clock: Clock) -> DriftWatch {
+        let sys = Sys {
+            root: self.runtime.path().join("root"),
+            bus_address: Some("unix:path=/nonexistent".to_owned()),
+            ..Sys::default()
+        };
+        DriftWatch::start(&sys, clock)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 
     fn runtime(&self) -> &Path {
@@ -160,6 +207,11 @@ impl Host for FakeHost {
         self.outcome("apply")?;
         self.shared.intent.send_replace(intent.clone());
         Ok(Applied::default())
+    }
+
+    async fn verify(&mut self) -> Verified {
+        self.shared.verifications.send_modify(|count| *count += 1);
+        std::mem::take(&mut *self.shared.verified.lock())
     }
 
     async fn undo(&mut self) -> Result<Undone, HostError> {

@@ -108,3 +108,23 @@ fn a_namespace_called_svc_or_like_the_domain_changes_nothing() {
 
     assert_eq!(decided, Destination::Cluster);
 }
+
+#[test]
+fn a_name_of_the_cluster_tells_which_service_it_stands_for() {
+    let table = [
+        ("authors", Some(("default", "authors"))),
+        ("Authors.Shop", Some(("shop", "authors"))),
+        ("authors.shop.svc", Some(("shop", "authors"))),
+        ("authors.shop.svc.cluster.local", Some(("shop", "authors"))),
+        ("authors.other", None),
+        ("db-0.db.shop.svc.cluster.local", None),
+        ("www.corp.example.com", None),
+        ("shop.svc.cluster.local", None),
+    ];
+    for (name, wanted) in table {
+        let found = zones().service_of(&name.parse().unwrap());
+        let found = found.map(|one| (one.namespace, one.service));
+        let wanted = wanted.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+        assert_eq!(found, wanted, "{name}");
+    }
+}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kubebridge_dns::test_util::{Answer, LoopbackServer};
-use kubebridge_platform::host::HostDnsMode;
+use kubebridge_platform::host::{HostDnsMode, HostError, HostsConflict, Relinked, Verified};
 use kubebridge_platform::intent::Intent;
 use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
 use tokio::task::JoinHandle;
@@ -349,4 +349,131 @@ async fn an_unreachable_manager_exits_69_and_leaves_nothing() {
 
     assert_eq!(failure.exit, Exit::Unreachable);
     assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
+}
+
+impl World {
+    async fn status(&self) -> crate::status::StatusReport {
+        let mut found = sessions(self.os.runtime.path()).await.unwrap();
+        found.remove(0).status().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_step_is_undone_and_the_exit_is_not_clean() {
+    let mut world = World::new(|os, _| os.panicking = Some("resolve")).await;
+
+    let failure = world.start().await.await.unwrap().unwrap_err();
+
+    assert_eq!(failure.exit, Exit::Other);
+    assert!(
+        failure.to_string().starts_with("internal error"),
+        "{failure}"
+    );
+    let undone = [Deed::Applied(Intent::default()), Deed::Undone];
+    assert!(
+        world.os.deeds().ends_with(&undone),
+        "{:?}",
+        world.os.deeds()
+    );
+    assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_put_back_and_told() {
+    let mut world = World::new(|_, _| {}).await;
+    let session = world.start().await;
+    world.until_state("connected").await;
+    let mut verifications = world.os.verifications();
+    // The look after the first write.
+    verifications.wait_for(|count| *count == 1).await.unwrap();
+    let device = std::fs::File::open("/dev/null").unwrap();
+    world.os.will_verify(Verified {
+        repairs: vec!["link kb1 made anew".to_owned()],
+        conflicts: vec![HostsConflict {
+            name: "books".to_owned(),
+            reason: "a line of somebody else".to_owned(),
+        }],
+        link: Some(Relinked {
+            name: "kb1".to_owned(),
+            index: 8,
+            tun: std::os::fd::OwnedFd::from(device).into(),
+        }),
+        troubles: vec![HostError::NoLink],
+    });
+
+    world.os.disturb();
+    verifications.wait_for(|count| *count == 2).await.unwrap();
+
+    // The second look comes by itself and finds nothing.
+    verifications.wait_for(|count| *count == 3).await.unwrap();
+    let status = world.status().await;
+    assert_eq!(status.repairs.count, 1);
+    assert_eq!(status.repairs.last[0].what, "link kb1 made anew");
+    assert_eq!(status.dns.link.as_deref(), Some("kb1 198.19.248.1/30"));
+    session.abort();
+}
+
+#[tokio::test]
+async fn after_a_sleep_the_machine_is_looked_at_and_the_manager_asked() {
+    let mut world = World::new(|_, config| config.hosts = HostsForm::Off).await;
+    let session = world.start().await;
+    world.until_state("connected").await;
+    let mut verifications = world.os.verifications();
+
+    world.os.sleeper.sleep(Duration::from_secs(3600));
+    verifications.wait_for(|count| *count == 1).await.unwrap();
+
+    let status = world.status().await;
+    assert!(status.uptime_seconds >= 3600, "{}", status.uptime_seconds);
+    let tunnel = status.tunnel.unwrap();
+    assert!(tunnel.up);
+    session.abort();
+}
+
+#[tokio::test]
+async fn a_manager_that_wants_a_newer_client_is_told_of_and_nothing_is_changed() {
+    let mut world = World::new(|_, _| {}).await;
+    world.script.info.lock().minimum_client_version = Some("999.0.0".to_owned());
+
+    let failure = world.start_without_routes().await.unwrap().unwrap_err();
+
+    assert_eq!(failure.exit, Exit::Other);
+    let text = failure.to_string();
+    assert!(
+        text.contains("999.0.0 and above") && text.contains("hint: upgrade"),
+        "{text}"
+    );
+    assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
+}
+
+#[tokio::test]
+async fn what_the_manager_refuses_is_told_with_its_exit_code_and_nothing_is_changed() {
+    let table = [
+        (
+            tonic::Status::invalid_argument("namespaces is \"a.b\""),
+            Exit::Usage,
+        ),
+        (
+            tonic::Status::permission_denied("no token for shop"),
+            Exit::Privilege,
+        ),
+        (tonic::Status::unimplemented("unknown service"), Exit::Other),
+        (
+            tonic::Status::resource_exhausted("too many sessions"),
+            Exit::Unreachable,
+        ),
+    ];
+    for (refusal, exit) in table {
+        let mut world = World::new(|_, _| {}).await;
+        let said = refusal.message().to_owned();
+        *world.script.refusal.lock() = Some(refusal);
+
+        let failure = world.start_without_routes().await.unwrap().unwrap_err();
+
+        assert_eq!(failure.exit, exit, "{said}");
+        let text = failure.to_string();
+        assert!(text.contains(&said) && text.contains("\nhint: "), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
+    }
 }

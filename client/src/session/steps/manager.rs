@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tonic::{Code, Status};
 
 use super::missing;
 use crate::control::{self, Control};
@@ -12,6 +13,7 @@ use crate::routes::RouteTable;
 use crate::session::Health;
 use crate::session::os::Os;
 use crate::session::parts::{Cluster, Parts};
+use crate::skew;
 
 /// How long the first snapshot of the routes may take; afterwards they come when they come.
 const ROUTES_WAIT: Duration = Duration::from_secs(2);
@@ -33,13 +35,21 @@ pub(in crate::session) async fn open_session<O: Os>(
     let request = parts.request();
     let session = control::open_session(channel.clone(), &request)
         .await
-        .map_err(|status| {
-            unreachable(
-                manager,
-                anyhow::anyhow!("{}: {}", status.code(), status.message()),
-            )
-        })?;
-    let control = Control::start(manager, channel, request, session.clone());
+        .map_err(|status| refused(manager, &status))?;
+    skew::check(&session).map_err(|error| {
+        Failure::new(Exit::Other, error)
+            .with_hint("upgrade kubebridge, or connect to a manager of this version")
+    })?;
+    if let Some(warning) = skew::warning(&session) {
+        parts.warn_once(warning);
+    }
+    let control = Control::start(
+        manager,
+        channel,
+        request,
+        session.clone(),
+        parts.clock.clone(),
+    );
     let mut routes = control.routes();
     let settled = routes.wait_for(RouteTable::is_settled);
     if timeout(ROUTES_WAIT, settled).await.is_err() {
@@ -53,8 +63,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         .map(|(_, routes)| routes.len())
         .sum();
     parts.board.note(|facts| {
-        facts.manager_version = Some(session.manager_version.clone());
-        facts.cluster_domain = Some(session.cluster_domain.clone());
+        facts.session = Some(control.session());
         facts.tunnel = Some(control.tunnel());
         facts.routes = Some(control.routes());
     });
@@ -70,6 +79,26 @@ pub(in crate::session) async fn open_session<O: Os>(
         session,
     });
     Ok(detail)
+}
+
+/// What the manager says to a request it understood is no matter of reaching it.
+fn refused(manager: SocketAddr, status: &Status) -> Failure {
+    let said = anyhow::anyhow!("{}: {}", status.code(), status.message());
+    let (exit, hint) = match status.code() {
+        Code::InvalidArgument => (Exit::Usage, "correct the -n and --domain it names"),
+        Code::PermissionDenied | Code::Unauthenticated => (
+            Exit::Privilege,
+            "ask whoever runs the manager for the namespaces you may use",
+        ),
+        Code::Unimplemented => (
+            Exit::Other,
+            "is that port a traffic-manager of a supported version?",
+        ),
+        _ => return unreachable(manager, said),
+    };
+    Failure::new(exit, said)
+        .context(format!("traffic-manager at {manager}"))
+        .with_hint(hint)
 }
 
 fn unreachable(manager: SocketAddr, error: anyhow::Error) -> Failure {

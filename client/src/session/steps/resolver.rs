@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::local_dns::{LocalDns, Serving};
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
-use crate::session::parts::{LinkUp, Parts};
+use crate::session::parts::{LinkUp, Parts, link_words};
 use crate::zones::{ZoneNames, Zones};
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
@@ -24,6 +24,7 @@ const MTU: u16 = 16_000;
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    parts.watch = Some(parts.os.watch(parts.clock.clone()));
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let spec = LinkSpec {
         cidr: parts.config.tun_cidr,
@@ -32,15 +33,24 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
     };
     let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
     let link = host.open(&spec).await.map_err(|error| {
-        host_failure(error).with_hint("--tun-cidr takes the link's network from elsewhere")
+        let failure = host_failure(error);
+        match failure.hint {
+            Some(_) => failure,
+            None => failure.with_hint("--tun-cidr takes the link's network from elsewhere"),
+        }
     })?;
-    let words = format!("{} {}/{}", link.name, link.address, link.prefix);
+    if let Some(watch) = &parts.watch {
+        watch.follow(Some(link.index));
+    }
+    let words = link_words(&link.name, link.address, link.prefix);
     parts.board.note(|facts| {
         facts.dns.link = Some(words.clone());
         facts.dns.resolver = Some(link.resolver.to_string());
     });
     parts.link = Some(LinkUp {
         name: link.name.clone(),
+        address: link.address,
+        prefix: link.prefix,
         resolver: link.resolver,
         socket: link.udp.local_addr()?,
         rest: Some(link),
@@ -71,6 +81,8 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
+        stale: Arc::clone(&parts.stale),
+        clock: parts.clock.clone(),
     };
     let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
     let (udp, tcp, device) = take_sockets(taken)?;

@@ -1,0 +1,116 @@
+//! What `--output json` prints: one object with a versioned schema, whose fields keep their meaning.
+//!
+//! Fields may be added under the same version; a field that goes or means something else gets a new
+//! one. The golden files beside the tests are the contract.
+
+use kubebridge_platform::{Leftover, Recovered};
+use serde::Serialize;
+
+use super::{HostsListReport, RoutesReport, StatusReport};
+use crate::skew::CLIENT;
+
+/// What dead sessions left on the machine, as far as this user may know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Leftovers {
+    /// By session.
+    pub leftovers: Vec<LeftoverReport>,
+    /// Why it is not known, mostly because only root may look.
+    pub leftovers_error: Option<String>,
+    /// What repairs it, when there is something to repair.
+    pub leftovers_hint: Option<&'static str>,
+}
+
+/// What one dead session left.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct LeftoverReport {
+    /// The session's id.
+    pub session: String,
+    /// The process it had; 0 if that is not known.
+    pub pid: u32,
+    /// The changes still in force.
+    pub changes: Vec<String>,
+}
+
+/// What a repair prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct RecoveredReport<'a> {
+    session: String,
+    changes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: &'static str,
+    version: &'static str,
+    sessions: &'a [T],
+    #[serde(flatten)]
+    leftovers: &'a Leftovers,
+}
+
+impl From<Leftover> for LeftoverReport {
+    fn from(left: Leftover) -> Self {
+        Self {
+            session: left.session.to_string(),
+            pid: left.pid,
+            changes: left.changes,
+        }
+    }
+}
+
+/// Makes the object `status` prints.
+#[must_use]
+pub fn status_document(sessions: &[StatusReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.status/v1", sessions, leftovers)
+}
+
+/// Makes the object `routes` prints.
+#[must_use]
+pub fn routes_document(sessions: &[RoutesReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.routes/v1", sessions, leftovers)
+}
+
+/// Makes the object `hosts list` prints.
+#[must_use]
+pub fn hosts_document(sessions: &[HostsListReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.hosts/v1", sessions, leftovers)
+}
+
+fn sessions_document<T: Serialize>(
+    schema: &'static str,
+    sessions: &[T],
+    leftovers: &Leftovers,
+) -> String {
+    json(&Document {
+        schema,
+        version: CLIENT,
+        sessions,
+        leftovers,
+    })
+}
+
+/// Makes the object `recover` prints.
+#[must_use]
+pub fn recover_document(recovered: &[Recovered]) -> String {
+    let reports: Vec<_> = recovered
+        .iter()
+        .map(|one| RecoveredReport {
+            session: one.session.to_string(),
+            changes: &one.changes,
+        })
+        .collect();
+    json(&serde_json::json!({ "schema": "kubebridge.recover/v1", "recovered": reports }))
+}
+
+/// Makes the object `version` prints.
+#[must_use]
+pub fn version_document() -> String {
+    json(&serde_json::json!({ "schema": "kubebridge.version/v1", "version": CLIENT }))
+}
+
+fn json<T: Serialize>(document: &T) -> String {
+    // Plain data with text keys always has a JSON form.
+    serde_json::to_string(document).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! The golden files: what programs may rely on.
+
+use super::*;
+use crate::status::{
+    ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
+    RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TunnelReport,
+};
+
+fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn namespaces() -> Vec<NamespaceReport> {
+    [
+        ("default", "synced", 2),
+        ("shop", "forbidden: list services", 0),
+    ]
+    .map(|(namespace, state, services)| NamespaceReport {
+        namespace: namespace.to_owned(),
+        state: state.to_owned(),
+        services,
+    })
+    .to_vec()
+}
+
+fn conflicts() -> Vec<ConflictReport> {
+    vec![ConflictReport {
+        name: "nas".to_owned(),
+        reason: "resolved before the session".to_owned(),
+    }]
+}
+
+fn session() -> StatusReport {
+    StatusReport {
+        session: "0a1b2c3d".to_owned(),
+        pid: 4711,
+        state: "degraded".to_owned(),
+        doing: None,
+        uptime_seconds: 3600,
+        manager: "127.0.0.1:7080".to_owned(),
+        manager_version: Some("0.2.0".to_owned()),
+        client_version: "0.1.0".to_owned(),
+        skew: Some("the manager is newer by 1 minor version".to_owned()),
+        cluster_domain: Some("cluster.local".to_owned()),
+        namespaces: texts(&["default", "shop"]),
+        health: HealthReport {
+            tunnel: "down".to_owned(),
+            kubernetes: "unknown".to_owned(),
+            routes: "stale".to_owned(),
+            dns: "in trouble".to_owned(),
+            hosts: "written".to_owned(),
+        },
+        tunnel: Some(TunnelReport {
+            up: false,
+            echo_age_millis: None,
+            round_trip_micros: None,
+            down_millis: Some(12_000),
+            reason: Some("2 echoes without a reply".to_owned()),
+        }),
+        stale: StaleReport {
+            serving: true,
+            kept: 3,
+            answered: 17,
+        },
+        dns: DnsReport {
+            choice: "auto".to_owned(),
+            found: Some("systemd-resolved by nss-resolve".to_owned()),
+            reasons: texts(&["nsswitch.conf lists resolve before dns"]),
+            originals: texts(&["192.0.2.53:53"]),
+            link: Some("kb0 198.19.248.1/30".to_owned()),
+            resolver: Some("198.19.248.2".to_owned()),
+            applied: true,
+            domains: texts(&["cluster.local", "svc", "default", "shop"]),
+            shadowed: texts(&["authors.shop"]),
+            warnings: texts(&["10.0.0.0/8 has too many reverse zones"]),
+            error: Some("the system bus is gone".to_owned()),
+        },
+        hosts: HostsReport {
+            form: "namespaced".to_owned(),
+            lines: 2,
+            conflicts: conflicts(),
+            error: None,
+        },
+        kubernetes: namespaces(),
+        repairs: RepairsReport {
+            count: 1,
+            last: vec![RepairReport {
+                what: "link kb0 made anew".to_owned(),
+                unix_seconds: 1_795_972_800,
+                ago_seconds: 90,
+            }],
+            troubles: texts(&["configuring the system's DNS: the system bus is gone"]),
+        },
+        steps: vec![StepReport {
+            step: "link".to_owned(),
+            detail: "kb0 198.19.248.1/30".to_owned(),
+            millis: 12,
+        }],
+    }
+}
+
+fn left() -> Leftovers {
+    Leftovers {
+        leftovers: vec![LeftoverReport {
+            session: "deadbeef".to_owned(),
+            pid: 42,
+            changes: texts(&["DNS settings of link kb0", "lines in the hosts file"]),
+        }],
+        leftovers_error: None,
+        leftovers_hint: Some("sudo kubebridge recover"),
+    }
+}
+
+fn routes() -> RoutesReport {
+    let service =
+        |name: &str, kind: &str, address: &[&str], external: Option<&str>| ServiceReport {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            cluster_ips: texts(address),
+            ports: texts(&["http:80/TCP"]),
+            external_name: external.map(str::to_owned),
+        };
+    RoutesReport {
+        session: "0a1b2c3d".to_owned(),
+        namespaces: namespaces(),
+        services: vec![
+            service("authors", "ClusterIP", &["10.96.0.7", "fd00::7"], None),
+            service("docs", "ExternalName", &[], Some("docs.example.net")),
+        ],
+    }
+}
+
+fn hosts() -> HostsListReport {
+    HostsListReport {
+        session: "0a1b2c3d".to_owned(),
+        form: "namespaced".to_owned(),
+        lines: vec![HostsLineReport {
+            address: "10.96.0.7".to_owned(),
+            names: texts(&["authors", "authors.default"]),
+        }],
+        conflicts: conflicts(),
+        error: None,
+    }
+}
+
+/// Compares with a golden file; the difference shows what programs would no longer find.
+fn check(document: &str, golden: &str) {
+    let value = |text: &str| {
+        let mut value: serde_json::Value = serde_json::from_str(text).unwrap();
+        if let Some(version) = value.get_mut("version") {
+            *version = "0.0.0".into();
+        }
+        value
+    };
+    assert!(!document.contains('\n'), "one line");
+    assert_eq!(value(document), value(golden), "{document}");
+}
+
+#[test]
+fn the_json_of_status_is_the_golden_one() {
+    let golden = include_str!("../golden/status.json");
+    check(&status_document(&[session()], &left()), golden);
+}
+
+#[test]
+fn the_json_of_no_session_has_the_same_keys() {
+    let unknown = Leftovers {
+        leftovers_error: Some("permission denied".to_owned()),
+        ..Leftovers::default()
+    };
+    let golden = include_str!("../golden/status-none.json");
+    check(&status_document(&[], &unknown), golden);
+}
+
+#[test]
+fn the_json_of_routes_is_the_golden_one() {
+    let golden = include_str!("../golden/routes.json");
+    check(&routes_document(&[routes()], &left()), golden);
+}
+
+#[test]
+fn the_json_of_hosts_list_is_the_golden_one() {
+    let golden = include_str!("../golden/hosts.json");
+    check(&hosts_document(&[hosts()], &Leftovers::default()), golden);
+}
+
+#[test]
+fn the_json_of_recover_is_the_golden_one() {
+    let recovered = Recovered {
+        session: "deadbeef".parse().unwrap(),
+        changes: texts(&["lines removed from the hosts file"]),
+    };
+    let golden = include_str!("../golden/recover.json");
+    check(&recover_document(&[recovered]), golden);
+}
+
+#[test]
+fn a_report_of_an_older_session_is_still_read() {
+    let mut report = serde_json::to_value(session()).unwrap();
+    let fields = report.as_object_mut().unwrap();
+    for newer in ["health", "stale", "repairs", "skew", "client_version"] {
+        fields.remove(newer);
+    }
+
+    let read: StatusReport = serde_json::from_value(report).unwrap();
+
+    assert_eq!(read.repairs, RepairsReport::default());
+}

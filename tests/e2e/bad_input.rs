@@ -1,0 +1,186 @@
+//! What cannot work is said in one line with the way out, ends with its exit code, and changes
+//! nothing on the laptop.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Result, ensure};
+use kubebridge_tests::{
+    checks::Checks,
+    daemon::Daemon,
+    lab::{AUTHORS, Lab},
+    laptop::Hosts,
+    lookup::Family,
+    product::{Attempt, Manager, Session, kubebridge, kubebridge_as_nobody, must_be_as},
+    snapshot::Snapshot,
+};
+use rustix::process::Signal;
+
+/// How long a DNS server may take to start or to end.
+const HOLDER: Duration = Duration::from_secs(5);
+
+#[test]
+fn what_cannot_work_is_refused_with_its_exit_code_and_changes_nothing() -> Result<()> {
+    let lab = Lab::start()?;
+    let _manager = Manager::start(&lab)?;
+    let laptop = lab.laptop.on();
+    let before = Snapshot::take(laptop)?;
+    let mut checks = Checks::new();
+
+    let manager = lab.relay.address().to_string();
+    let connect = [
+        "--progress",
+        "quiet",
+        "connect",
+        "--foreground",
+        "--manager",
+    ];
+    let good = [&connect[..], &[&manager, "-n", "default"]].concat();
+
+    refused_words(&lab, &[&connect[..], &[&manager]].concat(), &mut checks)?;
+    let nobody_there = [&connect[..], &["127.0.0.1:9", "-n", "default"]].concat();
+    let said = kubebridge(&lab, &nobody_there)?;
+    checks.that(
+        "a manager that is not there",
+        is_refused(&said, 69, "127.0.0.1:9"),
+    );
+    let said = kubebridge_as_nobody(&lab, &good)?;
+    checks.that("not root", is_refused(&said, 77, "root"));
+    checks.that("port 53 is taken", port_taken(&lab, &good));
+    checks.that("nothing changed", must_be_as(&lab, &before));
+
+    checks.that("without systemd-resolved", without_resolved(&lab, &good));
+    checks.finish()?;
+    lab.finish();
+    Ok(())
+}
+
+/// Arguments and files that are wrong in themselves.
+fn refused_words(lab: &Lab, connect: &[&str], checks: &mut Checks) -> Result<()> {
+    let unknown_key = config(lab, "unknown", "namespce: default\n")?;
+    let broken = config(lab, "broken", "namespace: [default\n")?;
+    for (what, words, code, told) in [
+        ("a bad namespace", ["-n", "Bad_Name"], 64, "Bad_Name"),
+        ("a namespace with a dot", ["-n", "a.b"], 64, "a.b"),
+        ("an empty namespace", ["-n", ""], 64, "namespace"),
+        (
+            "an unknown flag",
+            ["-n=default", "--hots=off"],
+            64,
+            "--hots",
+        ),
+        (
+            "an unknown key",
+            ["--config", &unknown_key],
+            78,
+            "namespace",
+        ),
+        ("a file that is no YAML", ["--config", &broken], 78, &broken),
+        (
+            "a file that is not there",
+            ["--config", "/nowhere"],
+            78,
+            "/nowhere",
+        ),
+    ] {
+        let said = kubebridge(lab, &[connect, &words].concat())?;
+        checks.that(what, is_refused(&said, code, told));
+    }
+    Ok(())
+}
+
+/// Another program listens on port 53 everywhere, as a resolver does that was there first.
+fn port_taken(lab: &Lab, words: &[&str]) -> Result<()> {
+    lab.laptop.end_resolved(Signal::TERM)?;
+    let mut command = lab.laptop.on().command("dnsmasq");
+    command
+        .args([
+            "--keep-in-foreground",
+            "--conf-file=/dev/null",
+            "--pid-file",
+        ])
+        .args([
+            "--user=root",
+            "--no-resolv",
+            "--no-hosts",
+            "--log-facility=-",
+        ]);
+    let holder = Daemon::start("holder", &lab.logs(), command)?;
+    holder.until_says("dnsmasq", HOLDER)?;
+    lab.laptop.start_resolved()?;
+    let before = Snapshot::take(lab.laptop.on())?;
+    let said = kubebridge(lab, words)?;
+    let after = must_be_as(lab, &before);
+    lab.laptop.end_resolved(Signal::TERM)?;
+    holder.signal(Signal::TERM)?;
+    holder.ended(HOLDER)?;
+    lab.laptop.start_resolved()?;
+    is_refused(&said, 73, "53")?;
+    after
+}
+
+/// A machine with a plain resolv.conf: hosts lines are all there can be.
+fn without_resolved(lab: &Lab, words: &[&str]) -> Result<()> {
+    let laptop = lab.laptop.on();
+    lab.laptop.end_resolved(Signal::TERM)?;
+    laptop.shell(
+        "rm /etc/resolv.conf
+echo 'nameserver 192.0.2.53' >/etc/resolv.conf
+sed -i 's/^hosts:.*/hosts: files dns/' /etc/nsswitch.conf",
+    )?;
+    let before = Snapshot::take_without_resolved(laptop)?;
+    let asked = [words, &["--dns", "resolved"]].concat();
+    is_refused(&kubebridge(lab, &asked)?, 71, "--dns hosts-only")?;
+    Snapshot::take_without_resolved(laptop)?.must_equal(&before)?;
+
+    let attempt = Attempt::start(lab, &[])?;
+    attempt.says("connected")?;
+    let said = attempt.said()?;
+    let session: Session<'_> = attempt.connected()?;
+    let found = lab.lookup.glibc(
+        &lab.laptop,
+        Hosts::Stub,
+        Family::V4,
+        &["authors.default", "www.example.org"],
+    );
+    session.end_at_once()?;
+    let found = found?;
+    ensure!(
+        said.lines()
+            .any(|line| line.starts_with("warning: ") && line.contains("hosts")),
+        "it does not warn: {said}"
+    );
+    for (name, wanted) in [
+        ("authors.default", format!("= {AUTHORS}")),
+        ("www.example.org", "= 203.0.113.81".to_owned()),
+    ] {
+        let got = found.of(name)?;
+        ensure!(got == wanted, "{name} {got}");
+    }
+    Snapshot::take_without_resolved(laptop)?.must_equal(&before)
+}
+
+/// Fails unless a command ended with `code` and one line, which tells `told`, and maybe a hint.
+fn is_refused(said: &std::process::Output, code: i32, told: &str) -> Result<()> {
+    let error = String::from_utf8_lossy(&said.stderr).into_owned();
+    ensure!(
+        said.status.code() == Some(code),
+        "it ended with {}, not {code}: {error}",
+        said.status
+    );
+    let lines: Vec<&str> = error.lines().collect();
+    let short = match lines.as_slice() {
+        [_] => true,
+        [_, hint] => hint.starts_with("hint: "),
+        _ => false,
+    };
+    ensure!(short, "it is not one line and a hint: {error}");
+    ensure!(error.contains(told), "it does not tell {told:?}: {error}");
+    ensure!(said.stdout.is_empty(), "it has data: {said:?}");
+    Ok(())
+}
+
+fn config(lab: &Lab, name: &str, text: &str) -> Result<String> {
+    let path = lab.logs().join(format!("{name}.yaml"));
+    fs::write(&path, text)?;
+    Ok(path.display().to_string())
+}

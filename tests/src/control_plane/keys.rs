@@ -1,0 +1,70 @@
+//! The keys of the Kubernetes API: who may come in, and how the server proves who it is.
+
+use std::{fs, path::Path};
+
+use anyhow::Result;
+
+use super::ControlPlane;
+use crate::machine::Machine;
+
+/// The tokens of the lab's users; ServiceAccounts get theirs from the API.
+const TOKENS: &str = "admin-token,admin,admin,system:masters\ncoredns-token,coredns,coredns\n";
+
+/// The shell function that makes a key.
+const NEW_KEY: &str = "new() { openssl ecparam -name prime256v1 -genkey -noout -out $1.key; }";
+
+/// Makes a certificate authority, the server's certificate and the `ServiceAccount` signing key.
+pub(super) fn make(machine: &Machine, folder: &Path, address: &str) -> Result<()> {
+    fs::write(folder.join("tokens.csv"), TOKENS)?;
+    machine.shell(&format!(
+        "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+new accounts
+printf 'subjectAltName=IP:{address},IP:127.0.0.1,IP:10.96.0.1' >api.ext",
+        folder = folder.display()
+    ))?;
+    new_authority(machine, folder)?;
+    new_certificate(machine, folder)
+}
+
+impl ControlPlane {
+    /// Gives the server another key and certificate of the same authority, for its next start.
+    pub fn renew_certificate(&self, machine: &Machine) -> Result<()> {
+        new_certificate(machine, &self.folder)
+    }
+
+    /// Gives the cluster another authority, and the server a certificate of it, for its next
+    /// start. The file that the kubeconfigs name for it is replaced.
+    pub fn renew_authority(&self, machine: &Machine) -> Result<()> {
+        new_authority(machine, &self.folder)?;
+        new_certificate(machine, &self.folder)
+    }
+}
+
+fn new_authority(machine: &Machine, folder: &Path) -> Result<()> {
+    machine.shell(&format!(
+        "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+new ca
+openssl req -x509 -new -key ca.key -subj /CN=lab-ca -days 30 -out ca.new
+mv ca.new ca.crt",
+        folder = folder.display()
+    ))?;
+    Ok(())
+}
+
+fn new_certificate(machine: &Machine, folder: &Path) -> Result<()> {
+    machine.shell(&format!(
+        "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+new api
+openssl req -new -key api.key -subj /CN=kube-apiserver -out api.csr
+openssl x509 -req -in api.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
+  -extfile api.ext -out api.crt",
+        folder = folder.display()
+    ))?;
+    Ok(())
+}
