@@ -114,8 +114,20 @@ async fn recover(global: &Global) -> Result<(), Failure> {
 /// Repairs what dead sessions left, while no session can start.
 async fn recover_machine(machine: &ThisMachine) -> Result<Vec<Recovered>, Failure> {
     let _held = machine.hold()?;
-    let recovered = machine.recover().await?;
-    server::remove_dead(machine.runtime());
+    let mut recovered = machine.recover().await?;
+    for session in server::remove_dead(machine.runtime()) {
+        let socket = "control socket removed".to_owned();
+        let known = |one: &&mut Recovered| one.session.as_str() == session;
+        match (recovered.iter_mut().find(known), session.parse()) {
+            (Some(one), _) => one.changes.push(socket),
+            (None, Ok(session)) => recovered.push(Recovered {
+                session,
+                changes: vec![socket],
+            }),
+            // Not a folder of ours.
+            (None, Err(_)) => {}
+        }
+    }
     Ok(recovered)
 }
 

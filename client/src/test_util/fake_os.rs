@@ -206,7 +206,10 @@ impl Host for FakeHost {
         self.shared.deeds.lock().push(Deed::Applied(intent.clone()));
         self.outcome("apply")?;
         self.shared.intent.send_replace(intent.clone());
-        Ok(Applied::default())
+        Ok(Applied {
+            changes: vec!["a change".to_owned()],
+            ..Applied::default()
+        })
     }
 
     async fn verify(&mut self) -> Verified {
