@@ -58,6 +58,8 @@ pub async fn start(config: Config) -> Result<Running> {
     let settings = followed.current.clone();
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
+    // All that can be refused is open, and nothing runs yet that has something to say.
+    listeners.addresses.log();
     warn_of_auth(&config);
     if settings.upstreams.is_empty() {
         warn!("no upstream: only Services are answered");
@@ -126,7 +128,6 @@ pub async fn start(config: Config) -> Result<Running> {
         "admin",
         admin::serve(admin, readiness, exposition),
     );
-    addresses.log();
     Ok(Running {
         dns: addresses.dns,
         grpc: addresses.grpc,

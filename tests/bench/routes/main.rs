@@ -76,15 +76,9 @@ async fn routes() -> Result<()> {
     manager.ready().await?;
     let alone = manager.memory("VmRSS:")?;
 
-    let started = Instant::now();
-    let mut subscribers = Vec::new();
-    for _ in 0..SUBSCRIBERS {
-        subscribers.push(Subscriber::start(manager.grpc, board.clone()).await?);
-    }
     let slow = subscribers::Slow::start(manager.grpc).await?;
-    for subscriber in &mut subscribers {
-        subscriber.complete().await?;
-    }
+    let started = Instant::now();
+    let mut subscribers = subscribe(&manager, &board).await?;
     let took = started.elapsed().as_secs_f64();
     let subscribed = manager.memory("VmRSS:")?;
     println!("     {SERVICES} Services, {SUBSCRIBERS} subscribers and one that does not read");
@@ -151,6 +145,18 @@ async fn routes() -> Result<()> {
     let load = std::fs::read_to_string("/proc/loadavg").context("no load")?;
     println!("     load of the machine: {}", load.trim());
     Ok(())
+}
+
+/// Starts the subscribers and waits until each has its snapshot.
+async fn subscribe(manager: &Manager, board: &Board) -> Result<Vec<Subscriber>> {
+    let mut subscribers = Vec::new();
+    for _ in 0..SUBSCRIBERS {
+        subscribers.push(Subscriber::start(manager.grpc, board.clone()).await?);
+    }
+    for subscriber in &mut subscribers {
+        subscriber.complete().await?;
+    }
+    Ok(subscribers)
 }
 
 /// Waits until every subscriber has seen a change.

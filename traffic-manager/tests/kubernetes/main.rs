@@ -4,9 +4,10 @@
     reason = "helpers of tests are not in tests for clippy"
 )]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kubebridge_proto::routes::NamespaceState;
+use tokio::time::Instant;
 
 use self::manager::Manager;
 use self::server::World;
