@@ -41,7 +41,13 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, Value>> {
     if text.trim().is_empty() {
         return Ok(BTreeMap::new());
     }
-    serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{error}"))
+    serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!(first_line(&error.to_string())))
+}
+
+/// Leaves out the picture of the text that comes with a YAML error: a failure is one line.
+fn first_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 fn check_keys(entries: &BTreeMap<String, Value>, program: &Command) -> anyhow::Result<()> {

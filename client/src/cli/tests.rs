@@ -147,6 +147,7 @@ fn a_bad_file_exits_78_and_names_the_key() {
         assert_eq!(failure.exit, Exit::File, "{text}");
         let said = failure.to_string();
         assert!(said.contains(wanted), "{text}: {said}");
+        assert_eq!(said.lines().count(), 1, "{text}: {said}");
     }
 }
 

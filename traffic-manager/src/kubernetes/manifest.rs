@@ -52,14 +52,9 @@ pub fn routes(text: &str) -> Result<Vec<ServiceRoute>> {
 
 /// Leaves out the picture of the text that comes with the error.
 pub(crate) fn one_line(error: &serde_saphyr::Error) -> anyhow::Error {
-    anyhow!(
-        error
-            .to_string()
-            .lines()
-            .next()
-            .unwrap_or("unreadable")
-            .to_owned()
-    )
+    let message = error.to_string();
+    let line = message.lines().next().unwrap_or("unreadable");
+    anyhow!(line.strip_prefix("error: ").unwrap_or(line).to_owned())
 }
 
 fn collect(document: Value, routes: &mut Vec<ServiceRoute>) -> Result<()> {
