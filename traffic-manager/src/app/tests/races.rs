@@ -127,7 +127,8 @@ async fn a_revision_of_the_manager_before_gets_the_whole_table() {
     let session = new.open(&["default"]).await.id;
     for around in [held, held - 1, held + 1] {
         let mut routes = Routes::open(&mut new.client, &session, &[("default", around)]).await;
-        let (revision, again) = snapshot(&mut routes).await;
+        let whole = tokio::time::timeout(NEW_MANAGER, snapshot(&mut routes)).await;
+        let (revision, again) = whole.expect("not the whole table within 5 s");
         assert_ne!(revision, held, "two managers with one revision");
         assert_eq!(again, table);
     }
