@@ -12,6 +12,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile([CONTRACT], ["."])?;
     let encoded = PathBuf::from(std::env::var("OUT_DIR")?).join("descriptors.bin");
     std::fs::write(encoded, descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .codec_path("crate::codec::SmallCodec")
+        .compile_fds(descriptors)?;
     Ok(())
 }

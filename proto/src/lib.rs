@@ -5,6 +5,7 @@
 //! opens a connection or decides what to do with a message.
 
 pub mod cidr;
+pub mod codec;
 pub mod error;
 pub mod names;
 pub mod routes;

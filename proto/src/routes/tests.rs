@@ -256,3 +256,5 @@ fn frames_and_states_of_a_newer_peer_say_so() {
             .is_from_newer_peer()
     );
 }
+
+mod newer;

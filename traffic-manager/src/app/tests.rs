@@ -19,6 +19,8 @@ use crate::config::{Namespaces, Resolution};
 
 mod dns;
 mod lifecycle;
+mod newer;
+mod races;
 mod routes;
 mod sessions;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
-use kubebridge_proto::routes::RouteUpdate;
+use kubebridge_proto::routes::{PAGE_ROUTES, RouteUpdate};
 use kubebridge_proto::session::wanted_namespaces;
 use kubebridge_proto::v1;
 use tokio::sync::watch;
@@ -27,6 +27,13 @@ mod subscription;
 /// The least time between two deltas of a namespace to one client: under 1,000 changes a second a
 /// client gets 50 frames, and the first change after a quiet spell still goes out at once.
 const COALESCE: Duration = Duration::from_millis(20);
+
+/// The most routes in a page of a snapshot. The contract allows ten times as many, but a page is
+/// encoded into a buffer that stays with the stream, and 50 routes of usual length are 3 KB of the
+/// 8 KB that a subscriber may cost.
+const SNAPSHOT_ROUTES: usize = 50;
+
+const _: () = assert!(SNAPSHOT_ROUTES <= PAGE_ROUTES);
 
 type Frame = Result<v1::WatchNamespaceRoutesResponse, Status>;
 

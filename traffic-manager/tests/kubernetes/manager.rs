@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tonic::Streaming;
+use tonic::transport::Channel;
 
 /// A running manager; killed when dropped.
 pub(super) struct Manager {
@@ -115,40 +116,14 @@ impl Manager {
     }
 
     /// Opens a session and its route stream.
+    pub(super) async fn connect(&self) -> TrafficManagerClient<Channel> {
+        TrafficManagerClient::connect(format!("http://{}", self.grpc))
+            .await
+            .unwrap()
+    }
+
     pub(super) async fn routes(&self, namespaces: &[&str]) -> Routes {
-        let mut client = TrafficManagerClient::connect(format!("http://{}", self.grpc))
-            .await
-            .unwrap();
-        let names = || namespaces.iter().map(|name| (*name).to_owned());
-        let request = v1::OpenSessionRequest {
-            client_version: "0.1.0".to_owned(),
-            namespaces: names().collect(),
-            ..Default::default()
-        };
-        let session_id = client
-            .open_session(request)
-            .await
-            .unwrap()
-            .into_inner()
-            .session_id;
-        let namespaces = names().map(|namespace| v1::NamespaceSubscription {
-            namespace,
-            revision: 0,
-            restart: false,
-        });
-        let wanted = v1::WatchNamespaceRoutesRequest {
-            session_id,
-            namespaces: namespaces.collect(),
-        };
-        let frames = client
-            .watch_namespace_routes(tokio_stream::once(wanted))
-            .await
-            .unwrap()
-            .into_inner();
-        Routes {
-            frames,
-            tables: BTreeMap::new(),
-        }
+        Routes::open(self.connect().await, namespaces).await
     }
 }
 
@@ -185,6 +160,43 @@ pub(super) struct Routes {
 }
 
 impl Routes {
+    /// Follows namespaces over a connection that may carry more streams.
+    pub(super) async fn open(
+        mut client: TrafficManagerClient<Channel>,
+        namespaces: &[&str],
+    ) -> Self {
+        let names = || namespaces.iter().map(|name| (*name).to_owned());
+        let request = v1::OpenSessionRequest {
+            client_version: "0.1.0".to_owned(),
+            namespaces: names().collect(),
+            ..Default::default()
+        };
+        let session_id = client
+            .open_session(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .session_id;
+        let namespaces = names().map(|namespace| v1::NamespaceSubscription {
+            namespace,
+            revision: 0,
+            restart: false,
+        });
+        let wanted = v1::WatchNamespaceRoutesRequest {
+            session_id,
+            namespaces: namespaces.collect(),
+        };
+        let frames = client
+            .watch_namespace_routes(tokio_stream::once(wanted))
+            .await
+            .unwrap()
+            .into_inner();
+        Self {
+            frames,
+            tables: BTreeMap::new(),
+        }
+    }
+
     /// Reads until the tables are as wanted.
     pub(super) async fn until(&mut self, what: impl Fn(&BTreeMap<String, Table>) -> bool) {
         while !what(&self.tables) {

@@ -6,7 +6,7 @@ use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, RouteUpdate, Service
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::COALESCE;
+use super::{COALESCE, SNAPSHOT_ROUTES};
 use crate::kubernetes::index::{Changes, Head, Index};
 
 pub(super) struct Subscription {
@@ -97,7 +97,7 @@ impl Subscription {
         let snapshot = self.snapshot.as_mut()?;
         let revision = snapshot.revision;
         let after = snapshot.after.as_deref();
-        let (routes, last) = index.page(&self.namespace, after, PAGE_ROUTES);
+        let (routes, last) = index.page(&self.namespace, after, SNAPSHOT_ROUTES);
         snapshot.after = routes.last().map(|route| route.name.clone());
         if last {
             self.snapshot = None;

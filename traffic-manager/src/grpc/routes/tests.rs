@@ -1,6 +1,8 @@
 //! Which frames a client gets: pages, deltas, snapshots, and when.
 
-use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, ServiceKind, ServiceRoute};
+use kubebridge_proto::routes::{
+    NamespaceState, PortProtocol, ServiceKind, ServicePort, ServiceRoute,
+};
 
 use super::subscription::Subscription;
 use super::*;
@@ -71,11 +73,11 @@ fn shapes(updates: &[RouteUpdate]) -> Vec<String> {
 
 #[test]
 fn a_snapshot_comes_in_pages_after_the_state() {
-    let index = index_with(PAGE_ROUTES * 2 + 1);
+    let index = index_with(SNAPSHOT_ROUTES * 2 + 1);
     let frames = client(&index, 0).drain(&index);
     assert_eq!(
         shapes(&frames),
-        ["Synced", "page 500 false", "page 500 false", "page 1 true"]
+        ["Synced", "page 50 false", "page 50 false", "page 1 true"]
     );
 }
 
@@ -173,18 +175,17 @@ fn more_changes_than_fit_a_frame_are_a_snapshot_too() {
     for number in 0..=PAGE_ROUTES {
         index.apply(service(&format!("n{number}"), "10.0.0.1"));
     }
-    assert_eq!(
-        shapes(&client.drain(&index)),
-        ["page 500 false", "page 1 true"]
-    );
+    let pages = shapes(&client.drain(&index));
+    assert_eq!(pages.len(), PAGE_ROUTES / SNAPSHOT_ROUTES + 1);
+    assert_eq!(pages.last().unwrap(), "page 1 true");
 }
 
 #[test]
 fn a_snapshot_that_has_begun_is_finished_before_anything_else() {
-    let index = index_with(PAGE_ROUTES + 1);
+    let index = index_with(SNAPSHOT_ROUTES + 1);
     let mut client = client(&index, 0);
     assert_eq!(shape(&client.next(&index).unwrap()), "Synced");
-    assert_eq!(shape(&client.next(&index).unwrap()), "page 500 false");
+    assert_eq!(shape(&client.next(&index).unwrap()), "page 50 false");
     index.apply(service("late", "10.0.0.2"));
     index.set_state(&Scope::All, &NamespaceState::Waiting);
     assert_eq!(shape(&client.next(&index).unwrap()), "page 1 true");
@@ -281,10 +282,35 @@ fn a_client_in_the_middle_of_a_snapshot_keeps_no_routes() {
     let index = index_with(5000);
     let mut slow = client(&index, 0);
     slow.next(&index);
-    assert_eq!(shape(&slow.next(&index).unwrap()), "page 500 false");
+    assert_eq!(shape(&slow.next(&index).unwrap()), "page 50 false");
     for number in 0..5000 {
         index.apply(service(&format!("s{number:05}"), "10.0.0.2"));
     }
     let (routes, _) = index.page("default", None, usize::MAX);
     assert!(routes.iter().all(|route| Arc::strong_count(route) == 2));
+}
+
+/// W10: the buffer that a page is encoded into stays with the stream, so pages are small on the wire.
+#[test]
+fn a_page_of_usual_services_is_below_four_kilobytes() {
+    use prost::Message;
+    let index = index_with(0);
+    for number in 0..=SNAPSHOT_ROUTES {
+        let mut usual = service(
+            &format!("a-service-of-usual-length-{number:03}"),
+            "10.96.0.1",
+        );
+        usual.ports = vec![ServicePort {
+            name: "http".to_owned(),
+            protocol: PortProtocol::Tcp,
+            port: 8080,
+        }];
+        index.apply(usual);
+    }
+    let frames = client(&index, 0).drain(&index);
+    assert_eq!(shapes(&frames), ["Synced", "page 50 false", "page 1 true"]);
+    for frame in frames {
+        let size = v1::WatchNamespaceRoutesResponse::from(frame).encoded_len();
+        assert!(size <= 4096, "{size} octets");
+    }
 }

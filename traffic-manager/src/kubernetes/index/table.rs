@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Found, GONE_FOR};
 
 /// How many changes are remembered: a reader further behind gets a snapshot. A rollout touches
-/// hundreds of Services, and a snapshot of 5,000 costs ten pages, so 1,024 keeps deltas the rule
+/// hundreds of Services, and a snapshot of 5,000 costs a hundred pages, so 1,024 keeps deltas the rule
 /// at some 30 KB a namespace.
 const LOG_LENGTH: usize = 1024;
 

@@ -207,6 +207,7 @@ fn a_reader_too_far_behind_gets_a_snapshot_never_a_gap() {
     assert_eq!(snapshot(&index, "default").1.len(), 3);
 }
 
+/// W8: whatever revision another manager gave, the whole table follows.
 #[test]
 fn a_revision_of_another_manager_gets_a_snapshot() {
     let now = Instant::now();
@@ -434,4 +435,46 @@ proptest! {
             followed.iter().map(|route| format!("{}={}", route.name, route.cluster_ips[0])).collect();
         prop_assert_eq!(text, whole);
     }
+}
+
+/// W4: a namespace that somebody asks for while its last follower goes, and tables nobody follows
+/// are dropped, is either kept or made anew, never followed without being fed.
+#[test]
+fn a_follower_that_comes_while_tables_are_dropped_is_told_what_follows() {
+    const ROUNDS: u32 = 300;
+    let index = Index::new(Served::All, 1);
+    let mut now = Instant::now();
+    // More tables than are kept idle, none of them idle: each look for idle ones goes over them.
+    let full =
+        (0..=MAX_IDLE_NAMESPACES).map(|number| service(&format!("n{number}"), "a", "10.0.0.1"));
+    index.reset(&Scope::All, full.collect(), now);
+    let together = std::sync::Barrier::new(2);
+    let mut dropped = 0;
+    for round in 1..=ROUNDS {
+        let last = index.subscribe("raced", now);
+        now += GONE_FOR;
+        let came = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                drop(last);
+                drop(index.subscribe("other", now + DROP_EVERY * 2));
+            });
+            let coming = scope.spawn(|| {
+                together.wait();
+                index.subscribe("raced", now)
+            });
+            coming.join().unwrap()
+        });
+        let held = came.borrow().revision;
+        index.apply(service("raced", "a", &format!("10.0.1.{}", round % 250)));
+        assert!(came.has_changed().unwrap(), "round {round}");
+        assert_eq!(delta(&index, "raced", held).0, ["a"], "round {round}");
+        index.delete("raced", "a", now);
+        now += GONE_FOR;
+        drop(came);
+        // Once more without a race, so that tables are really dropped here.
+        drop(index.subscribe("other", now));
+        dropped += u32::from(!index.inner.lock().tables.contains_key("raced"));
+    }
+    assert_eq!(dropped, ROUNDS);
 }
