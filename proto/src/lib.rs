@@ -10,6 +10,8 @@ pub mod error;
 pub mod names;
 pub mod routes;
 pub mod session;
+#[cfg(feature = "test-util")]
+pub mod test_util;
 
 /// The generated messages, client and server of `kubebridge.v1`.
 #[expect(

@@ -2,57 +2,13 @@
 //!
 //! What a newer server sends to us is in `proto/src/routes/tests/newer.rs`.
 
-use std::marker::PhantomData;
-
 use futures::{StreamExt, stream};
 use http::uri::PathAndQuery;
-use prost::Message;
-use prost::bytes::{Buf, BufMut};
+use kubebridge_proto::test_util::{Message, Raw};
 use tonic::Request;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 use super::*;
-
-/// Sends octets as they are and reads messages of type `D`.
-struct Raw<D>(PhantomData<D>);
-
-impl<D: Message + Default + 'static> Codec for Raw<D> {
-    type Encode = Vec<u8>;
-    type Decode = D;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self(PhantomData)
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<D> Encoder for Raw<D> {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put_slice(&item);
-        Ok(())
-    }
-}
-
-impl<D: Message + Default> Decoder for Raw<D> {
-    type Item = D;
-    type Error = Status;
-
-    fn decode(&mut self, octets: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
-        let octets = octets.copy_to_bytes(octets.remaining());
-        D::decode(octets)
-            .map(Some)
-            .map_err(|error| Status::internal(error.to_string()))
-    }
-}
 
 /// Opens a two-way stream with one request of raw octets.
 async fn call<D: Message + Default + 'static>(
@@ -67,7 +23,7 @@ async fn call<D: Message + Default + 'static>(
     // The client's end stays open, as a stream of requests does.
     let requests = stream::iter([request]).chain(stream::pending());
     let answer = grpc
-        .streaming(Request::new(requests), path, Raw(PhantomData))
+        .streaming(Request::new(requests), path, Raw::default())
         .await?;
     Ok(answer.into_inner())
 }
@@ -106,7 +62,7 @@ async fn open_raw(world: &World, version: &str) -> v1::OpenSessionResponse {
     grpc.ready().await.unwrap();
     let path = PathAndQuery::from_static("/kubebridge.v1.TrafficManager/OpenSession");
     let answer = grpc
-        .unary(Request::new(request), path, Raw(PhantomData))
+        .unary(Request::new(request), path, Raw::default())
         .await;
     answer.unwrap().into_inner()
 }

@@ -293,7 +293,8 @@ fn a_client_in_the_middle_of_a_snapshot_keeps_no_routes() {
 /// W10: the buffer that a page is encoded into stays with the stream, so pages are small on the wire.
 #[test]
 fn a_page_of_usual_services_is_below_four_kilobytes() {
-    use prost::Message;
+    use kubebridge_proto::test_util::Message;
+
     let index = index_with(0);
     for number in 0..=SNAPSHOT_ROUTES {
         let mut usual = service(
