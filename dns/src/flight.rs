@@ -14,16 +14,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::interpret::{Kind, NoReply};
+use crate::interpret::Kind;
 use crate::message::CLASS_IN;
 use crate::name::Name;
-use crate::upstream::{ExchangeError, OutgoingQuery, Upstream};
+use crate::upstream::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
 
 #[cfg(test)]
 mod tests;
 
 /// The reply's bytes, or why there is none.
-type Reply = Result<Arc<[u8]>, NoReply>;
+type Reply = Result<Arc<[u8]>, Arc<ExchangeError>>;
 
 /// A joined exchange that ended without a reply is begun again only if at least this much of the joiner's own time is left.
 const WORTH_ASKING_AGAIN: Duration = Duration::from_millis(50);
@@ -65,6 +65,11 @@ impl Member {
                 return reply;
             }
         }
+    }
+
+    /// Returns the server it stands for.
+    pub(crate) fn spec(&self) -> &UpstreamSpec {
+        self.upstream.spec()
     }
 
     /// Gives the window in which a negative waits for other upstreams, by this one's round trip.
@@ -136,9 +141,9 @@ async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> R
             Ok(Arc::from(reply))
         }
         Err(error) => {
-            let (upstream, error): (_, &ExchangeError) = (member.upstream.spec(), &error);
+            let upstream = member.upstream.spec();
             debug!(%upstream, %name, %error, "no reply from upstream");
-            Err(NoReply::from(error))
+            Err(Arc::new(error))
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::explain::{Asked, CacheUse, Event, NotAsked, Recorder, Recording, Said, Trace, note};
 use crate::message::{Checked, Query, check, error_reply};
 use crate::name::ResponseCode;
 use crate::upstream::{OutgoingQuery, Upstream};
@@ -40,13 +41,29 @@ impl Forwarder {
     /// negative answer. When none is left the answer is SERVFAIL.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.answer(&query).await),
+            Checked::Query(query) => Some(self.answer(&query, &None).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
     }
 
-    async fn answer(&self, query: &Query) -> Vec<u8> {
+    /// Answers a packet as [`forward`](Self::forward) does, and tells what each upstream said.
+    pub async fn explain(&self, packet: &[u8]) -> (Option<Vec<u8>>, Trace) {
+        let recorder = Recorder::new(CacheUse::Normal);
+        let reply = match check(packet) {
+            Checked::Query(query) => {
+                let (name, rtype) = (query.name.clone(), query.rtype);
+                recorder.push(Event::Question { name, rtype });
+                Some(self.answer(&query, &Some(Arc::clone(&recorder))).await)
+            }
+            Checked::Reply(reply) => Some(reply),
+            Checked::Drop => None,
+        };
+        let trace = recorder.finish(reply.as_deref());
+        (reply, trace)
+    }
+
+    async fn answer(&self, query: &Query, recording: &Recording) -> Vec<u8> {
         // Upstreams are always asked to recurse, and this asker does not want that.
         if !query.rd {
             return error_reply(query, ResponseCode::REFUSED);
@@ -62,9 +79,17 @@ impl Forwarder {
                 end.min(now + self.attempt)
             };
             let spec = upstream.spec();
-            match upstream.exchange(&asked, attempt_end).await {
+            let told = Asked::begin(recording, &query.name, spec);
+            let said = upstream.exchange(&asked, attempt_end).await;
+            if let Some(told) = told {
+                told.said(Said::of_exchange(&said));
+            }
+            match said {
                 Ok(reply) => match rework::rework(reply, query) {
-                    Ok(reply) => return reply,
+                    Ok(reply) => {
+                        note_rest(recording, &self.upstreams[index + 1..]);
+                        return reply;
+                    }
                     Err(reason) => tracing::debug!(upstream = %spec, %reason, "reply passed over"),
                 },
                 Err(error) => tracing::debug!(upstream = %spec, %error, "upstream failed"),
@@ -74,6 +99,16 @@ impl Forwarder {
             }
         }
         error_reply(query, ResponseCode::SERVFAIL)
+    }
+}
+
+/// Tells which upstreams need not be asked.
+fn note_rest(recording: &Recording, rest: &[Arc<dyn Upstream>]) {
+    for upstream in rest {
+        note(recording, || Event::NotAsked {
+            upstream: upstream.spec().clone(),
+            because: NotAsked::NotNeeded,
+        });
     }
 }
 

@@ -17,6 +17,7 @@ use tracing::{Instrument, trace, trace_span};
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
+use crate::explain::{Event, Flight, Recording, Rule, note};
 use crate::fanout::{Fanout, Outcomes};
 use crate::flight::Member;
 use crate::interpret::Kind;
@@ -34,6 +35,7 @@ pub use self::stats::Stats;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
+mod explained;
 mod special;
 mod stats;
 #[cfg(test)]
@@ -132,7 +134,7 @@ impl Resolver {
     /// Answers a packet with a whole, untruncated reply; `None` says nothing.
     pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, &asker.view).await),
+            Checked::Query(query) => Some(self.reply(query, &asker.view, &None).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
@@ -156,23 +158,30 @@ impl Resolver {
         self.flush();
     }
 
-    async fn reply(&self, query: Query, view: &Arc<View>) -> Vec<u8> {
+    async fn reply(&self, query: Query, view: &Arc<View>, recording: &Recording) -> Vec<u8> {
         let now = Instant::now();
         if let Some(resolution) = special::answer(&query, view) {
+            note(recording, || Event::Rule {
+                name: query.name.clone(),
+                rule: Rule::Special,
+            });
             return Entry::new(&query, &resolution, Dependencies::default(), now)
                 .reply(&query, now);
         }
         let shared = never_expanded(&query.name, view);
+        explained::note_way(recording, &query.name, view);
         if !may_see(view, &query.name) || shared && !may_send_bare(view, &query.name) {
             return error_reply(&query, ResponseCode::REFUSED);
         }
         let key = Key::new(&query, (!shared).then_some(view.id));
-        let cached = self.engine.cache.get(&key, now);
-        self.engine.counts.looked_up(cached.is_some());
+        let cached = self.engine.look_up(&key, now, recording);
         let entry = match cached {
             Some(entry) => Some(entry),
-            None if query.rd => self.resolve(key, &query, view).await,
-            None => self.engine.local_only(&query, view).await.map(Arc::new),
+            None if query.rd => self.resolve(key, &query, view, recording).await,
+            None => {
+                note(recording, || Event::Flight(Flight::OwnRecordsOnly));
+                self.engine.local_only(&query, view).await.map(Arc::new)
+            }
         };
         let Some(entry) = entry else {
             let code = if query.rd {
@@ -189,20 +198,30 @@ impl Resolver {
             .iter()
             .all(|name| may_see(view, name))
         {
+            note(recording, || Event::Withheld);
             return error_reply(&query, ResponseCode::REFUSED);
         }
         entry.reply(&query, Instant::now())
     }
 
     /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
-    async fn resolve(&self, key: Key, query: &Query, view: &Arc<View>) -> Option<Arc<Entry>> {
-        let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
+    async fn resolve(
+        &self,
+        key: Key,
+        query: &Query,
+        view: &Arc<View>,
+        recording: &Recording,
+    ) -> Option<Arc<Entry>> {
+        let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            note(recording, || Event::Shed);
+            return None;
+        };
         let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
-        let (query, view) = (query.clone(), Arc::clone(view));
+        let (query, view, recording) = (query.clone(), Arc::clone(view), recording.clone());
         let resolving = async move {
             let _permit = permit;
             tokio::select! {
-                entry = engine.cache.once(&key, || engine.lead(&query, &view)) => Some(entry),
+                entry = engine.make(&key, &query, &view, &recording) => Some(entry),
                 () = stop.cancelled() => None,
             }
         };
@@ -215,17 +234,25 @@ impl Resolver {
 
 impl Engine {
     /// Resolves a query for everyone who waits for it.
-    async fn lead(&self, query: &Query, view: &View) -> Entry {
+    async fn lead(&self, query: &Query, view: &View, recording: &Recording) -> Entry {
         let candidates = candidates(&query.name, view);
         let (resolution, aliases) = match self.flights.try_acquire() {
             // Shed: not remembered, the next query may find room.
-            Err(_) => (Resolution::failure(false), vec![]),
+            Err(_) => {
+                note(recording, || Event::Shed);
+                (Resolution::failure(false), vec![])
+            }
             Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
             Ok(_flight) => {
                 let members = Arc::clone(&self.members.read());
-                let outcomes = self.fanout(query, view, members).run(&candidates).await;
+                let fanout = self.fanout(query, view, members, recording);
+                let outcomes = fanout.run(&candidates).await;
                 let aliases = outcomes.aliases.clone();
-                (conclude(&query.name, &candidates, outcomes), aliases)
+                let passed_over = outcomes.verdict.passed_over;
+                explained::note_outcomes(recording, &query.name, &candidates, &outcomes);
+                let resolution = conclude(&query.name, &candidates, outcomes);
+                explained::note_kept(recording, &resolution, passed_over);
+                (resolution, aliases)
             }
         };
         trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
@@ -236,7 +263,7 @@ impl Engine {
     async fn local_only(&self, query: &Query, view: &View) -> Option<Entry> {
         let candidates = candidates(&query.name, view);
         let outcomes = self
-            .fanout(query, view, Arc::from([]))
+            .fanout(query, view, Arc::from([]), &None)
             .run(&candidates)
             .await;
         let aliases = outcomes.aliases.clone();
@@ -245,7 +272,13 @@ impl Engine {
             .then(|| finish(query, view, candidates, aliases, &resolution))
     }
 
-    fn fanout(&self, query: &Query, view: &View, members: Arc<[Arc<Member>]>) -> Fanout {
+    fn fanout(
+        &self,
+        query: &Query,
+        view: &View,
+        members: Arc<[Arc<Member>]>,
+        recording: &Recording,
+    ) -> Fanout {
         let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
         let total = if is_probe {
             self.total.get().min(PROBE_TOTAL)
@@ -264,6 +297,7 @@ impl Engine {
             order: self.order,
             deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
+            recording: recording.clone(),
         }
     }
 }

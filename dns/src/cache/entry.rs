@@ -3,9 +3,12 @@
 //! A hit copies the bytes, then patches id, flags, the question's spelling (owners equal to the asked
 //! name point at it) and the TTLs by age, and appends our OPT record if the query had one.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::access::namespace_of;
+use crate::explain::CacheState;
 use crate::message::{
     Builder, CLASS_IN, Edns, ExtendedError, Header, Query, Record, flags, names_in, reply_flags,
 };
@@ -133,6 +136,16 @@ impl Entry {
         }
         header.overwrite(&mut reply);
         reply
+    }
+
+    /// Tells how a hit on it is.
+    pub(crate) fn state(&self, now: Instant) -> CacheState {
+        let age = now.saturating_duration_since(self.made);
+        if self.code == ResponseCode::SERVFAIL {
+            return CacheState::KeptFailure { age };
+        }
+        let left = Duration::from_secs(u64::from(self.keep)).saturating_sub(age);
+        CacheState::Hit { age, left }
     }
 
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {

@@ -14,6 +14,7 @@ use crate::test_util::{Answer, Record, ScriptedUpstream, name};
 use crate::view::{BarePolicy, PlainView};
 
 mod caching;
+mod explaining;
 mod flights;
 mod local;
 mod protocol;
