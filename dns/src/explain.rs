@@ -289,6 +289,10 @@ pub enum NotAsked {
     NotNeeded,
     /// One query may cause only so many.
     Allowance,
+    /// It is down, and others are not.
+    Down,
+    /// It leads back to us.
+    Looped,
 }
 
 /// What a candidate came to.

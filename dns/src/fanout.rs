@@ -13,13 +13,13 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
 use crate::explain::{Asked, Event, NotAsked, OwnVerdict, Recording, Said, note};
-use crate::flight::Member;
 use crate::interpret::{Finding, Kind, NoReply, Told};
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
 use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
 use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Status, Verdict};
+use crate::upstreams::{Member, usable};
 
 /// The most upstream queries of one client query, aliases included (design §3, Bounds).
 const MOST_QUERIES: usize = 64;
@@ -191,9 +191,11 @@ impl Run<'_> {
     }
 
     fn ask_upstreams(&mut self, index: usize, most: usize) {
-        let members = &self.fanout.members[..most.min(self.fanout.members.len())];
+        let mut members = usable(&self.fanout.members, &self.candidates[index].name);
+        members.truncate(most);
+        self.note_unasked(&members, &self.candidates[index].name);
         self.settle.expect(index, members.len());
-        for (source, member) in members.iter().enumerate() {
+        for (source, member) in members.into_iter().enumerate() {
             let spot = Spot {
                 candidate: index,
                 source,
@@ -207,7 +209,7 @@ impl Run<'_> {
                 continue;
             }
             let (name, kind) = (self.candidates[index].name.clone(), self.fanout.kind);
-            let (member, deadline) = (Arc::clone(member), self.fanout.deadline);
+            let deadline = self.fanout.deadline;
             let recording = self.fanout.recording.clone();
             self.asking.push(Box::pin(async move {
                 let asked = Asked::begin(&recording, &name, member.spec());
@@ -224,6 +226,27 @@ impl Run<'_> {
                 }
                 (spot, finding)
             }));
+        }
+    }
+
+    /// Tells which upstreams are not asked about a name.
+    fn note_unasked(&self, asked: &[Arc<Member>], name: &Name) {
+        let Some(recorder) = &self.fanout.recording else {
+            return;
+        };
+        for member in &*self.fanout.members {
+            if asked.iter().any(|one| Arc::ptr_eq(one, member)) {
+                continue;
+            }
+            let because = if member.is_looped_for(name) {
+                NotAsked::Looped
+            } else if member.is_avoided() {
+                NotAsked::Down
+            } else {
+                NotAsked::Allowance
+            };
+            let upstream = member.spec().clone();
+            recorder.push_once(Event::NotAsked { upstream, because });
         }
     }
 

@@ -72,6 +72,19 @@ impl Recorder {
         }
     }
 
+    /// Notes a step that is told only once, however often it happens.
+    pub(crate) fn push_once(&self, event: Event) {
+        let told = self
+            .trace
+            .lock()
+            .steps
+            .iter()
+            .any(|step| step.event == event);
+        if !told {
+            self.push(event);
+        }
+    }
+
     /// Says whether the answer was told to be kept.
     pub(crate) fn promised_to_keep(&self) -> bool {
         let trace = self.trace.lock();

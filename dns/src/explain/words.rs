@@ -263,6 +263,8 @@ impl NotAsked {
         match self {
             Self::NotNeeded => "not asked: one before it answered",
             Self::Allowance => "not asked: one query may cause no more than 64",
+            Self::Down => "not asked: it is down",
+            Self::Looped => "not asked: it leads back here",
         }
     }
 }

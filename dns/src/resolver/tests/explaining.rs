@@ -572,3 +572,26 @@ async fn a_trace_is_bounded_and_ends_with_the_answer() {
         last.outcome()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_leads_back_is_told_as_not_asked_once() {
+    let other = ScriptedUpstream::new("10.96.0.11").otherwise(Answer::nxdomain("."));
+    let world = World::new([upstream(), other]);
+    let looped = world.resolver.upstreams().status()[0].id;
+    assert!(
+        world
+            .resolver
+            .upstreams()
+            .mark_looped(looped, &Name::root())
+    );
+
+    let story = world.explain("authors", RecordType::A).await;
+
+    let told = |line: &&String| line.contains("@10.96.0.10");
+    let about_it: Vec<_> = story.iter().filter(told).collect();
+    assert_eq!(
+        about_it,
+        ["0 upstream @10.96.0.10: not asked: it leads back here"]
+    );
+    must_tell(&story, "settle authors: does not exist");
+}
