@@ -127,6 +127,8 @@ pub enum Event {
         /// The verdict.
         ruling: Ruling,
     },
+    /// No candidate decided by itself: what they come to together.
+    Verdict(Verdict),
     /// The answer of a candidate was put under the asked name.
     Renamed {
         /// The candidate.
@@ -316,6 +318,17 @@ pub enum Ruling {
     NotNeeded,
     /// It was never asked.
     NeverAsked,
+}
+
+/// What the candidates come to when none decided by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// There are none.
+    NothingToTry,
+    /// None of them exists.
+    NoneExists,
+    /// Some do not exist and some failed, or all failed: nothing can be said.
+    NoAnswer,
 }
 
 /// Whether the answer is kept, and for how long.

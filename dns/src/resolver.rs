@@ -17,7 +17,7 @@ use self::noticed::Noticed;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
-use crate::explain::{Event, Flight, Recording, Rule, note};
+use crate::explain::{Event, Flight, Recording, Rule, Verdict, note};
 use crate::fanout::{Fanout, Outcomes};
 use crate::interpret::Kind;
 use crate::message::{Checked, Query, check, error_reply};
@@ -257,7 +257,10 @@ impl Engine {
                 note(recording, || Event::Shed);
                 (Resolution::failure(false), vec![])
             }
-            Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
+            Ok(_) if candidates.is_empty() => {
+                note(recording, || Event::Verdict(Verdict::NothingToTry));
+                (Resolution::empty(ResponseCode::REFUSED), vec![])
+            }
             Ok(_flight) => {
                 let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
                 let fanout = self.fanout(query, view, members, recording);

@@ -84,6 +84,7 @@ pub async fn start(config: Config) -> Result<Running> {
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
+        explains: Arc::default(),
         auth: config.auth,
         shutdown: shutdown.clone(),
     };

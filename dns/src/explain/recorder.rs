@@ -136,6 +136,7 @@ impl Event {
             | Self::WindowOver
             | Self::DeadlineOver
             | Self::Ruling { .. }
+            | Self::Verdict(_)
             | Self::Renamed { .. }
             | Self::Kept(_) => false,
         }
@@ -164,6 +165,7 @@ impl Event {
             | Self::DeadlineOver
             | Self::Shed
             | Self::Ruling { .. }
+            | Self::Verdict(_)
             | Self::Renamed { .. }
             | Self::Kept(_)
             | Self::Withheld

@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use super::{Absolute, Event, Kept, NotKept, OwnVerdict, Rule, Ruling, Said, Skipped};
 use crate::access::{is_reverse, may_see, may_send_bare};
+use crate::explain;
 use crate::interpret::{Finding, Told};
 use crate::message::Reply;
 use crate::name::{Name, ResponseCode};
@@ -132,6 +133,12 @@ pub(crate) fn rulings(
             name: candidate.name.clone(),
             ruling,
         });
+    }
+    if winner.is_none() && !blocked {
+        steps.push(Event::Verdict(match verdict.result {
+            Settled::NxDomain(..) => explain::Verdict::NoneExists,
+            Settled::Data(_) | Settled::NoData(..) | Settled::Failed => explain::Verdict::NoAnswer,
+        }));
     }
     steps
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     Absolute, CacheState, Event, Flight, Kept, NotAsked, NotKept, OwnVerdict, Rule, Ruling, Said,
-    Skipped,
+    Skipped, Verdict,
 };
 use crate::name::{Name, ResponseCode};
 use crate::upstream::UpstreamSpec;
@@ -23,9 +23,11 @@ impl Event {
             Self::Flight(_) | Self::Shed => "flight",
             Self::Own { .. } => "records",
             Self::Upstream { .. } | Self::NotAsked { .. } => "upstream",
-            Self::LastStage | Self::WindowOver | Self::DeadlineOver | Self::Ruling { .. } => {
-                "settle"
-            }
+            Self::LastStage
+            | Self::WindowOver
+            | Self::DeadlineOver
+            | Self::Ruling { .. }
+            | Self::Verdict(_) => "settle",
             Self::Renamed { .. } => "rewrite",
             Self::Kept(_) => "store",
             Self::Withheld => "access",
@@ -52,6 +54,7 @@ impl Event {
             | Self::WindowOver
             | Self::DeadlineOver
             | Self::Shed
+            | Self::Verdict(_)
             | Self::Kept(_)
             | Self::Withheld
             | Self::Answer { .. } => None,
@@ -96,6 +99,46 @@ impl Event {
         }
     }
 
+    /// Whether it is the step that made the answer what it is.
+    pub fn decides(&self) -> bool {
+        match self {
+            Self::Rule { rule, .. } => match rule {
+                Rule::Special | Rule::NotGranted | Rule::BareNotSent => true,
+                Rule::NeverExpanded(_) | Rule::SearchFirst { .. } | Rule::BareFirst { .. } => false,
+            },
+            Self::Cache(state) => match state {
+                CacheState::Hit { .. } | CacheState::KeptFailure { .. } => true,
+                CacheState::Miss | CacheState::Bypassed => false,
+            },
+            Self::Flight(flight) => match flight {
+                Flight::Joined | Flight::OwnRecordsOnly => true,
+                Flight::Led => false,
+            },
+            Self::Ruling { ruling, .. } => match ruling {
+                Ruling::Wins | Ruling::EndsTheSearch | Ruling::Blocks => true,
+                Ruling::DoesNotExist
+                | Ruling::Structural
+                | Ruling::PassedOver
+                | Ruling::Open
+                | Ruling::NotNeeded
+                | Ruling::NeverAsked => false,
+            },
+            Self::NoQuestion | Self::Shed | Self::Verdict(_) | Self::Withheld => true,
+            Self::Question { .. }
+            | Self::Candidate { .. }
+            | Self::Skipped { .. }
+            | Self::Own { .. }
+            | Self::Upstream { .. }
+            | Self::NotAsked { .. }
+            | Self::LastStage
+            | Self::WindowOver
+            | Self::DeadlineOver
+            | Self::Renamed { .. }
+            | Self::Kept(_)
+            | Self::Answer { .. } => false,
+        }
+    }
+
     /// What came of it.
     pub fn outcome(&self) -> String {
         match self {
@@ -114,6 +157,7 @@ impl Event {
             Self::DeadlineOver => "the time for a query is over".to_owned(),
             Self::Shed => "shed: too many resolutions are under way".to_owned(),
             Self::Ruling { ruling, .. } => ruling.words().to_owned(),
+            Self::Verdict(verdict) => verdict.words().to_owned(),
             Self::Renamed { to, .. } => format!("given under the asked name {to}"),
             Self::Kept(kept) => kept.words(),
             Self::Withheld => {
@@ -281,6 +325,16 @@ impl Ruling {
             Self::Open => "still open when the first answer was taken",
             Self::NotNeeded => "not needed: one before it decided",
             Self::NeverAsked => "never asked",
+        }
+    }
+}
+
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Self::NothingToTry => "refused: there is no name that may be tried",
+            Self::NoneExists => "none of them exists",
+            Self::NoAnswer => "not known: some failed, and none of the others has an answer",
         }
     }
 }

@@ -159,6 +159,7 @@ async fn a_dead_upstream_is_told_with_the_time_it_cost() {
             "100 settle: a negative has waited long enough for silent upstreams".to_owned(),
             format!("100 upstream {SERVICE} @10.96.0.11 100 ms: cancelled: no longer needed"),
             format!("100 settle {SERVICE}: does not exist"),
+            "100 settle: none of them exists".to_owned(),
             "100 store: kept for 30 s".to_owned(),
             "100 answer: NXDOMAIN, no records".to_owned(),
         ]
@@ -505,6 +506,8 @@ async fn an_explained_query_gets_the_reply_of_any_other() {
                 assert_eq!(explained, plain, "{asked} {rtype}");
                 let last = trace.steps.last().map(|step| step.event.stage());
                 assert_eq!(last, Some("answer"), "{asked} {rtype}");
+                let decides = trace.steps.iter().any(|step| step.event.decides());
+                assert!(decides, "{asked} {rtype}: {trace:#?}");
             }
         }
     }
