@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
-use kubebridge_dns::resolver::{AnswerOrder as Order, LONGEST_TOTAL, Resolver, ResolverConfig};
+use kubebridge_dns::resolver::{
+    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
+};
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{self, PortPolicy, ProxySettings, Upstream, UpstreamSpec};
 use kubebridge_dns::view::{BarePolicy, PlainView, View};
@@ -135,12 +137,12 @@ impl Handler for PlainDns {
     async fn handle(
         &self,
         packet: Vec<u8>,
-        _peer: SocketAddr,
+        peer: SocketAddr,
         transport: Transport,
     ) -> Option<Vec<u8>> {
         let query = self.metrics.query(transport.into());
-        let view = Arc::clone(&self.plain.borrow());
-        let reply = self.resolver.answer(&packet, &view).await;
+        let asker = Asker::at(peer, Arc::clone(&self.plain.borrow()));
+        let reply = self.resolver.answer(&packet, &asker).await;
         query.answered(reply.as_deref());
         reply
     }
