@@ -76,7 +76,10 @@ fn questions(server: &LoopbackServer) -> Vec<Received> {
 }
 
 fn transports(server: &LoopbackServer) -> Vec<Transport> {
-    questions(server).iter().map(|query| query.transport).collect()
+    questions(server)
+        .iter()
+        .map(|query| query.transport)
+        .collect()
 }
 
 #[tokio::test]
