@@ -29,10 +29,12 @@ use crate::upstream::Upstream;
 use crate::upstreams::{self, Member, Upstreams};
 use crate::view::View;
 
+pub use self::asker::Asker;
 pub use self::stats::Stats;
 pub use crate::policy::FanoutPolicy;
 pub use crate::settle::AnswerOrder;
 
+mod asker;
 mod noticed;
 mod special;
 mod stats;
@@ -142,10 +144,10 @@ impl Resolver {
         })
     }
 
-    /// Answers a packet in a view with a whole, untruncated reply; `None` says nothing.
-    pub async fn answer(self: &Arc<Self>, packet: &[u8], view: &Arc<View>) -> Option<Vec<u8>> {
+    /// Answers a packet with a whole, untruncated reply; `None` says nothing.
+    pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, view).await),
+            Checked::Query(query) => Some(self.reply(query, &asker.view).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }

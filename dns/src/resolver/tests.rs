@@ -109,7 +109,8 @@ impl World {
     }
 
     async fn raw(&self, packet: &[u8], view: &Arc<View>) -> Vec<u8> {
-        self.resolver.answer(packet, view).await.expect("a reply")
+        let asker = Asker::new(Arc::clone(view));
+        self.resolver.answer(packet, &asker).await.expect("a reply")
     }
 
     async fn ask_in(&self, view: &Arc<View>, text: &str, rtype: RecordType) -> Parsed {

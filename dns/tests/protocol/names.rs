@@ -8,7 +8,7 @@ use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::message::{Checked, check};
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::records::{Local, NoLocalRecords};
-use kubebridge_dns::resolver::{Resolver, ResolverConfig};
+use kubebridge_dns::resolver::{Asker, Resolver, ResolverConfig};
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::split::Split;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record, name};
@@ -154,12 +154,13 @@ struct Laptop {
 }
 
 impl Handler for Laptop {
-    async fn handle(&self, packet: Vec<u8>, _: SocketAddr, _: Transport) -> Option<Vec<u8>> {
+    async fn handle(&self, packet: Vec<u8>, peer: SocketAddr, _: Transport) -> Option<Vec<u8>> {
         let Checked::Query(query) = check(&packet) else {
             return self.before.forward(&packet).await;
         };
         if *self.split.route(&query.name) {
-            self.cluster.answer(&packet, &self.view).await
+            let asker = Asker::at(peer, Arc::clone(&self.view));
+            self.cluster.answer(&packet, &asker).await
         } else {
             self.before.forward(&packet).await
         }

@@ -85,7 +85,7 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_RESOLV_CONF", value_name = "FILE")]
     pub(super) resolv_conf: Option<PathBuf>,
 
-    /// Upstream DNS server in place of the file's nameservers, `ADDRESS[:PORT]`; may be repeated.
+    /// Upstream DNS server in place of the file's nameservers: `ADDRESS[:PORT]`, `tls://ADDRESS#NAME` or `https://ADDRESS#NAME`; may be repeated.
     #[arg(
         long,
         env = "KUBEBRIDGE_UPSTREAM",
@@ -93,6 +93,15 @@ pub(super) struct Serve {
         value_delimiter = ','
     )]
     pub(super) upstream: Vec<UpstreamSpec>,
+
+    /// PEM file of authorities for encrypted upstreams in place of the system's, read again when it changes; may be repeated.
+    #[arg(
+        long,
+        env = "KUBEBRIDGE_UPSTREAM_CA",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    pub(super) upstream_ca: Vec<PathBuf>,
 
     /// Search domain in place of the file's, in order; may be repeated.
     #[arg(

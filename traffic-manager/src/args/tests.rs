@@ -129,6 +129,10 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: invalid value 'dns.example' for '--upstream <SPEC>'",
     ),
     (
+        &["serve", "--upstream=192.0.2.1", "--upstream-ca=ca.pem"],
+        "error: --upstream-ca needs an encrypted upstream\nhint: add --upstream tls://",
+    ),
+    (
         &["serve", "--search=a..b"],
         "error: invalid value 'a..b' for '--search <DOMAIN>': name has an empty label",
     ),
@@ -326,6 +330,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "check-config",
         "--resolv-conf=/etc/hostname",
         "--upstream=10.96.0.10:5353",
+        "--upstream=tls://192.0.2.1#dns.example",
+        "--upstream-ca=/etc/hostname",
         "--search=a.svc.cluster.local",
         "--ndots=2",
         "--timeout=1s",
