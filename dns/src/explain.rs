@@ -10,10 +10,12 @@ use crate::name::{Name, RecordType, ResponseCode};
 use crate::upstream::UpstreamSpec;
 
 mod recorder;
+mod unasked;
 mod why;
 mod words;
 
 pub(crate) use recorder::{Asked, Recorder, Recording, note};
+pub(crate) use unasked::{note_spared, note_unfit};
 pub(crate) use why::{candidate_steps, kept, rule, rulings};
 
 /// What one resolution did, in the order in which it was done.
@@ -105,6 +107,8 @@ pub enum Event {
     },
     /// An upstream that was not asked.
     NotAsked {
+        /// The name it was not asked about, if it was asked about others.
+        name: Option<Name>,
         /// The upstream.
         upstream: UpstreamSpec,
         /// Why not.

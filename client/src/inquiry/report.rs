@@ -271,16 +271,18 @@ fn why(explained: &Explained, steps: &[StepReport]) -> String {
             "the manager is out of reach, and this is what it said last".to_owned()
         }
         Source::Originals => {
-            let said = steps.iter().rfind(|step| step.took_micros.is_some());
-            match said {
-                Some(StepReport {
-                    upstream: Some(server),
-                    rcode: Some(rcode),
-                    ..
-                }) if explained.reply.is_some() && rcode != "SERVFAIL" && rcode != "REFUSED" => {
-                    format!("{server} was the first in order to answer")
-                }
-                _ => "none of the original servers answered".to_owned(),
+            let answered = |step: &&StepReport| {
+                let rcode = step.rcode.as_deref();
+                step.upstream.is_some()
+                    && rcode.is_some_and(|rcode| !["SERVFAIL", "REFUSED"].contains(&rcode))
+            };
+            match steps
+                .iter()
+                .rfind(answered)
+                .and_then(|step| step.upstream.as_ref())
+            {
+                Some(server) => format!("{server} was the first in order to answer"),
+                None => "none of the original servers answered".to_owned(),
             }
         }
         Source::Session => match explained.rule.destination() {

@@ -152,6 +152,7 @@ impl Event {
                 verdict: OwnVerdict::Alias(target),
             } => (Some(name), Some(target)),
             Self::Own { name, .. } | Self::Upstream { name, .. } => (Some(name), None),
+            Self::NotAsked { name, .. } => (name.as_ref(), None),
             Self::Question { .. }
             | Self::NoQuestion
             | Self::Rule { .. }
@@ -159,7 +160,6 @@ impl Event {
             | Self::Skipped { .. }
             | Self::Cache(_)
             | Self::Flight(_)
-            | Self::NotAsked { .. }
             | Self::LastStage
             | Self::WindowOver
             | Self::DeadlineOver

@@ -46,10 +46,10 @@ impl Event {
             | Self::Upstream { name, .. }
             | Self::Ruling { name, .. } => Some(name),
             Self::Renamed { from, .. } => Some(from),
+            Self::NotAsked { name, .. } => name.as_ref(),
             Self::NoQuestion
             | Self::Cache(_)
             | Self::Flight(_)
-            | Self::NotAsked { .. }
             | Self::LastStage
             | Self::WindowOver
             | Self::DeadlineOver
