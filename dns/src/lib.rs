@@ -13,6 +13,7 @@ mod health;
 mod interpret;
 pub mod message;
 pub mod name;
+mod policy;
 pub mod records;
 pub mod resolv_conf;
 pub mod resolver;
