@@ -5,30 +5,65 @@
 //! says, and whether it may be kept, was decided before (`rewrite`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use quick_cache::sync::{Cache as Map, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use parking_lot::RwLock;
+use quick_cache::sync::{Cache as Map, EntryAction, EntryResult};
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use crate::name::Name;
 
+use self::index::Index;
+
+mod dependencies;
 mod entry;
+mod index;
 mod key;
+mod path;
 mod purges;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Dependencies, Entry};
+pub(crate) use dependencies::Dependencies;
+pub(crate) use entry::Entry;
 pub(crate) use key::Key;
-pub(crate) use purges::Purges;
+pub(crate) use path::Path;
+pub(crate) use purges::{Mark, Purges};
 
 /// What an entry costs beside its bytes: key, counters, allocations (measured: performance.md, memory).
 const ENTRY_OVERHEAD: usize = 160;
 
 /// The answer cache.
 pub(crate) struct Cache {
-    map: Map<Vec<u8>, Arc<Entry>, Weight>,
+    map: AnswerMap,
+    /// Where each answer that the map keeps is found by the names it rests on.
+    index: Arc<Index>,
     purges: Purges,
+    /// Shared while an answer gets its places in index and map, so that a flush finds it in both or in none.
+    filling: RwLock<()>,
+}
+
+type AnswerMap = Map<Vec<u8>, Arc<Entry>, Weight, DefaultHashBuilder, Unindex>;
+type Guard<'a> = quick_cache::sync::PlaceholderGuard<
+    'a,
+    Vec<u8>,
+    Arc<Entry>,
+    Weight,
+    DefaultHashBuilder,
+    Unindex,
+>;
+
+/// Takes what the map throws out from the index too.
+#[derive(Debug, Clone)]
+struct Unindex(Arc<Index>);
+
+impl Lifecycle<Vec<u8>, Arc<Entry>> for Unindex {
+    type RequestState = ();
+
+    fn on_evict(&self, (): &mut (), _: Vec<u8>, entry: Arc<Entry>) {
+        self.0.remove(&entry);
+    }
 }
 
 /// Weighs an entry by its bytes, and by no less than its share of the entries allowed, so that one bound serves for both.
@@ -54,15 +89,18 @@ impl Cache {
             .weight_capacity(capacity)
             .build()
             .expect("both capacities are set");
+        let index = Arc::new(Index::default());
         let map = Map::with_options(
             options,
             Weight { least },
             DefaultHashBuilder::default(),
-            DefaultLifecycle::default(),
+            Unindex(Arc::clone(&index)),
         );
         Self {
             map,
+            index,
             purges: Purges::default(),
+            filling: RwLock::default(),
         }
     }
 
@@ -84,32 +122,65 @@ impl Cache {
         lead: impl FnOnce() -> F,
     ) -> Arc<Entry> {
         loop {
-            match self.map.get_value_or_guard_async(key.as_bytes()).await {
+            let guard = match self.map.get_value_or_guard_async(key.as_bytes()).await {
                 Ok(entry) if entry.serves_waiters(Instant::now()) => return entry,
-                Ok(stale) => self.forget(key, &stale),
-                Err(guard) => {
-                    let mark = self.purges.mark();
-                    let mut entry = lead().await;
-                    if self.purges.since(mark, entry.dependencies()) {
-                        entry.do_not_keep();
-                    }
-                    let entry = Arc::new(entry);
-                    // A refusal means that a purge took the key away meanwhile; the waiters are served all the same.
-                    let _ = guard.insert(Arc::clone(&entry));
-                    if !entry.is_kept() || self.purges.since(mark, entry.dependencies()) {
-                        self.forget(key, &entry);
-                    }
-                    return entry;
-                }
+                Ok(expired) => self.replace(key, &expired),
+                Err(guard) => Some(guard),
+            };
+            let Some(guard) = guard else { continue };
+            let mark = self.purges.mark();
+            let mut entry = lead().await;
+            if self.purges.since(mark, entry.dependencies()) {
+                entry.do_not_keep();
             }
+            return self.fill(guard, key, entry, mark);
         }
+    }
+
+    /// Takes an expired answer's place; `None` when it has left it or somebody else has it already.
+    fn replace(&self, key: &Key, expired: &Arc<Entry>) -> Option<Guard<'_>> {
+        let is_it = |_: &Vec<u8>, present: &mut Arc<Entry>| {
+            if Arc::ptr_eq(present, expired) {
+                EntryAction::ReplaceWithGuard
+            } else {
+                EntryAction::Retain(())
+            }
+        };
+        match self.map.entry(key.as_bytes(), Some(Duration::ZERO), is_it) {
+            EntryResult::Replaced(guard, old) => {
+                self.index.remove(&old);
+                Some(guard)
+            }
+            EntryResult::Vacant(guard) => Some(guard),
+            EntryResult::Retained(()) | EntryResult::Removed(..) | EntryResult::Timeout => None,
+        }
+    }
+
+    /// Gives an answer to everyone who waits for it, and keeps it if it may be kept.
+    fn fill(&self, guard: Guard<'_>, key: &Key, mut entry: Entry, mark: Mark) -> Arc<Entry> {
+        entry.keep_under(key);
+        let entry = Arc::new(entry);
+        let filling = self.filling.read();
+        if entry.is_kept() {
+            self.index.add(&entry);
+        }
+        let refused = guard.insert(Arc::clone(&entry)).is_err();
+        drop(filling);
+        // A purge that came before the answer was in the index has not found it there.
+        if refused || !entry.is_kept() || self.purges.since(mark, entry.dependencies()) {
+            self.forget(&entry);
+        }
+        entry
     }
 
     /// Removes every entry whose answer could depend on `name` or on names below it.
     pub(crate) fn purge(&self, name: &Name) {
-        self.purges.record(name);
-        self.map
-            .retain(|_, entry| !entry.dependencies().include(name));
+        let name = Path::of(name);
+        // First, so that an answer which is not in the index yet learns of it when it gets there.
+        self.purges.record(&name);
+        for entry in self.index.take(&name) {
+            self.forget(&entry);
+        }
     }
 
     /// Returns how many answers there are, and what they weigh.
@@ -118,15 +189,18 @@ impl Cache {
         (entries, self.map.weight())
     }
 
-    /// Removes everything.
+    /// Removes everything, the places of answers that are being made too: who asks from now on waits for none of them.
     pub(crate) fn flush(&self) {
-        self.purges.record(&Name::root());
+        let _nobody_fills = self.filling.write();
+        self.purges.record(&Path::of(&Name::root()));
         self.map.clear();
+        self.index.clear();
     }
 
-    fn forget(&self, key: &Key, entry: &Arc<Entry>) {
-        self.map
-            .remove_if(key.as_bytes(), |present| Arc::ptr_eq(present, entry));
+    fn forget(&self, entry: &Arc<Entry>) {
+        let is_it = |present: &Arc<Entry>| Arc::ptr_eq(present, entry);
+        self.map.remove_if(entry.key().as_bytes(), is_it);
+        self.index.remove(entry);
     }
 }
 

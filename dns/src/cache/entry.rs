@@ -5,17 +5,20 @@
 
 use tokio::time::Instant;
 
-use crate::access::namespace_of;
-use crate::message::{
-    Builder, CLASS_IN, Edns, ExtendedError, Header, Query, Record, flags, names_in, reply_flags,
-};
-use crate::name::{Name, ResponseCode};
+use super::key::AskerPart;
+use super::{Dependencies, Key};
+use crate::message::{Builder, CLASS_IN, Edns, ExtendedError, Header, Query, flags, reply_flags};
+use crate::name::ResponseCode;
 use crate::rewrite::Resolution;
 
 /// A finished answer.
 #[derive(Debug)]
 pub(crate) struct Entry {
     wire: Box<[u8]>,
+    /// Where the question ends.
+    question_end: u16,
+    /// The part of its key that `wire` does not hold.
+    asker: AskerPart,
     /// Where the TTLs lie in `wire`.
     ttl_spots: Box<[u16]>,
     code: ResponseCode,
@@ -25,54 +28,6 @@ pub(crate) struct Entry {
     /// Seconds it is kept; 0 is for the waiters of its flight only.
     keep: u32,
     dependencies: Dependencies,
-}
-
-/// The names an answer rests on, for purging and for access.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Dependencies {
-    /// Every candidate that was or could have been asked.
-    pub(crate) asked: Box<[Name]>,
-    /// Names in the cluster's namespaces that the answer itself shows.
-    pub(crate) shown: Box<[Name]>,
-}
-
-impl Dependencies {
-    /// Collects them; names of the answer count when they lie in a namespace of the cluster.
-    pub(crate) fn new(
-        asked: impl Iterator<Item = Name>,
-        answer: &[Record],
-        cluster_domain: &Name,
-    ) -> Self {
-        let owners = answer.iter().map(|record| record.owner.clone());
-        let targets = answer
-            .iter()
-            .flat_map(|record| names_in(record.rtype, &record.data));
-        let mut shown: Vec<Name> = owners
-            .chain(targets)
-            .filter(|name| namespace_of(name, cluster_domain).is_some())
-            .collect();
-        shown.sort_unstable();
-        shown.dedup();
-        Self {
-            asked: asked.collect(),
-            shown: shown.into(),
-        }
-    }
-
-    /// Says whether one of them is `name` or lies below it.
-    pub(crate) fn include(&self, name: &Name) -> bool {
-        self.asked
-            .iter()
-            .chain(&self.shown)
-            .any(|dependency| dependency.ends_with(name))
-    }
-
-    fn size(&self) -> usize {
-        let names = self.asked.iter().chain(&self.shown);
-        names
-            .map(|name| name.as_wire().len() + 2 * size_of::<Name>())
-            .sum()
-    }
 }
 
 impl Entry {
@@ -95,6 +50,8 @@ impl Entry {
         match builder.finish() {
             Some(built) => Self {
                 wire: built.wire.into(),
+                question_end: question_end(query),
+                asker: AskerPart::default(),
                 ttl_spots: built.ttl_spots.into(),
                 code: resolution.code,
                 authoritative: resolution.authoritative,
@@ -135,6 +92,17 @@ impl Entry {
         reply
     }
 
+    /// Takes note of the key it is kept under.
+    pub(crate) fn keep_under(&mut self, key: &Key) {
+        self.asker = key.asker();
+    }
+
+    /// Returns the key it is kept under.
+    pub(crate) fn key(&self) -> Key {
+        let question = Header::LENGTH..usize::from(self.question_end);
+        Key::of_question(&self.wire[question], self.asker)
+    }
+
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         self.age(now) < self.keep
     }
@@ -167,4 +135,10 @@ impl Entry {
     fn age(&self, now: Instant) -> u32 {
         u32::try_from(now.saturating_duration_since(self.made).as_secs()).unwrap_or(u32::MAX)
     }
+}
+
+/// A name is at most 255 octets, so the sum fits by far.
+fn question_end(query: &Query) -> u16 {
+    let end = Header::LENGTH + query.name.as_wire().len() + 4;
+    u16::try_from(end).unwrap_or(u16::MAX)
 }
