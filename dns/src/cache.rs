@@ -15,6 +15,8 @@ use tokio::time::Instant;
 use crate::name::Name;
 
 use self::index::Index;
+use self::purges::Purges;
+use self::renewal::Renewing;
 
 mod dependencies;
 mod entry;
@@ -22,6 +24,8 @@ mod index;
 mod key;
 mod path;
 mod purges;
+mod renewal;
+mod stale;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +33,7 @@ pub(crate) use dependencies::Dependencies;
 pub(crate) use entry::Entry;
 pub(crate) use key::Key;
 pub(crate) use path::Path;
-pub(crate) use purges::{Mark, Purges};
+pub(crate) use purges::Mark;
 
 /// What an entry costs beside its bytes: key, counters, allocations (measured: performance.md, memory).
 const ENTRY_OVERHEAD: usize = 160;
@@ -39,9 +43,20 @@ pub(crate) struct Cache {
     map: AnswerMap,
     /// Where each answer that the map keeps is found by the names it rests on.
     index: Arc<Index>,
+    /// What is being made anew has left its place in the map, and goes on being given.
+    renewing: Renewing,
     purges: Purges,
     /// Shared while an answer gets its places in index and map, so that a flush finds it in both or in none.
     filling: RwLock<()>,
+}
+
+/// What a leader stands on.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// The answer there was, if its time is over and it has not been thrown out yet.
+    pub(crate) expired: Option<Arc<Entry>>,
+    /// When it began.
+    pub(crate) mark: Mark,
 }
 
 type AnswerMap = Map<Vec<u8>, Arc<Entry>, Weight, DefaultHashBuilder, Unindex>;
@@ -99,6 +114,7 @@ impl Cache {
         Self {
             map,
             index,
+            renewing: Renewing::default(),
             purges: Purges::default(),
             filling: RwLock::default(),
         }
@@ -106,71 +122,99 @@ impl Cache {
 
     /// Returns a fresh answer.
     pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<Arc<Entry>> {
-        self.map
-            .get(key.as_bytes())
+        let present = self.map.get(key.as_bytes());
+        present
+            .or_else(|| self.renewing.get(key))
             .filter(|entry| entry.is_fresh(now))
     }
 
     /// Returns the fresh answer, the one that another caller is just making, or the one that `lead` makes.
     ///
     /// However many callers come while it is being made, `lead` runs once and all of them get its
-    /// answer, also when it may not be kept. `lead` is told the state of purges at its start, so
-    /// that an answer overtaken by a purge is not kept either.
+    /// answer, also when it may not be kept. An answer overtaken by a purge is not kept either.
     pub(crate) async fn once<F: Future<Output = Entry>>(
         &self,
         key: &Key,
-        lead: impl FnOnce() -> F,
+        lead: impl FnOnce(Ground) -> F,
     ) -> Arc<Entry> {
         loop {
-            let guard = match self.map.get_value_or_guard_async(key.as_bytes()).await {
+            let (guard, expired) = match self.map.get_value_or_guard_async(key.as_bytes()).await {
                 Ok(entry) if entry.serves_waiters(Instant::now()) => return entry,
-                Ok(expired) => self.replace(key, &expired),
-                Err(guard) => Some(guard),
+                Ok(expired) => (self.place_of(key, &expired), Some(expired)),
+                Err(guard) => (Some(guard), None),
             };
             let Some(guard) = guard else { continue };
             let mark = self.purges.mark();
-            let mut entry = lead().await;
-            if self.purges.since(mark, entry.dependencies()) {
-                entry.do_not_keep();
+            if let Some(expired) = &expired {
+                self.index.remove(expired);
             }
-            return self.fill(guard, key, entry, mark);
+            let entry = lead(Ground { expired, mark }).await;
+            let entry = Arc::new(self.filed(key, entry, mark));
+            self.fill(guard, &entry, mark);
+            return entry;
         }
     }
 
-    /// Takes an expired answer's place; `None` when it has left it or somebody else has it already.
-    fn replace(&self, key: &Key, expired: &Arc<Entry>) -> Option<Guard<'_>> {
+    /// Puts a late answer in the place of the stale one that was given for want of it.
+    pub(crate) fn supersede(&self, key: &Key, entry: Entry, mark: Mark) {
+        let is_stale = |_: &Vec<u8>, present: &mut Arc<Entry>| {
+            if present.is_stale() {
+                EntryAction::ReplaceWithGuard
+            } else {
+                EntryAction::Retain(())
+            }
+        };
+        let place = self
+            .map
+            .entry(key.as_bytes(), Some(Duration::ZERO), is_stale);
+        if let EntryResult::Replaced(guard, stale) = place {
+            self.index.remove(&stale);
+            let entry = Arc::new(self.filed(key, entry, mark));
+            self.fill(guard, &entry, mark);
+        }
+    }
+
+    /// Says whether nothing that the answer rests on was purged after the mark.
+    pub(crate) fn stands(&self, mark: Mark, entry: &Entry) -> bool {
+        !self.purges.since(mark, entry.dependencies())
+    }
+
+    /// Takes the answer's place; `None` when it has left it or somebody else has it already.
+    fn place_of(&self, key: &Key, entry: &Arc<Entry>) -> Option<Guard<'_>> {
         let is_it = |_: &Vec<u8>, present: &mut Arc<Entry>| {
-            if Arc::ptr_eq(present, expired) {
+            if Arc::ptr_eq(present, entry) {
                 EntryAction::ReplaceWithGuard
             } else {
                 EntryAction::Retain(())
             }
         };
         match self.map.entry(key.as_bytes(), Some(Duration::ZERO), is_it) {
-            EntryResult::Replaced(guard, old) => {
-                self.index.remove(&old);
-                Some(guard)
-            }
-            EntryResult::Vacant(guard) => Some(guard),
+            EntryResult::Replaced(guard, _) | EntryResult::Vacant(guard) => Some(guard),
             EntryResult::Retained(()) | EntryResult::Removed(..) | EntryResult::Timeout => None,
         }
     }
 
-    /// Gives an answer to everyone who waits for it, and keeps it if it may be kept.
-    fn fill(&self, guard: Guard<'_>, key: &Key, mut entry: Entry, mark: Mark) -> Arc<Entry> {
+    /// Makes an answer ready to be kept under the key, if its ground has not shifted since the mark.
+    fn filed(&self, key: &Key, mut entry: Entry, mark: Mark) -> Entry {
         entry.keep_under(key);
-        let entry = Arc::new(entry);
-        let filling = self.filling.read();
-        if entry.is_kept() {
-            self.index.add(&entry);
-        }
-        let refused = guard.insert(Arc::clone(&entry)).is_err();
-        drop(filling);
-        // A purge that came before the answer was in the index has not found it there.
-        if refused || !entry.is_kept() || self.purges.since(mark, entry.dependencies()) {
-            self.forget(&entry);
+        if !self.stands(mark, &entry) {
+            entry.do_not_keep();
         }
         entry
+    }
+
+    /// Gives an answer to everyone who waits for it, and keeps it if it may be kept.
+    fn fill(&self, guard: Guard<'_>, entry: &Arc<Entry>, mark: Mark) {
+        let filling = self.filling.read();
+        if entry.is_kept() {
+            self.index.add(entry);
+        }
+        let refused = guard.insert(Arc::clone(entry)).is_err();
+        drop(filling);
+        // A purge that came before the answer was in the index has not found it there.
+        if refused || !entry.is_kept() || !self.stands(mark, entry) {
+            self.forget(entry);
+        }
     }
 
     /// Removes every entry whose answer could depend on `name` or on names below it.
@@ -194,12 +238,15 @@ impl Cache {
         let _nobody_fills = self.filling.write();
         self.purges.record(&Path::of(&Name::root()));
         self.map.clear();
+        self.renewing.clear();
         self.index.clear();
     }
 
     fn forget(&self, entry: &Arc<Entry>) {
+        let key = entry.key();
         let is_it = |present: &Arc<Entry>| Arc::ptr_eq(present, entry);
-        self.map.remove_if(entry.key().as_bytes(), is_it);
+        self.map.remove_if(key.as_bytes(), is_it);
+        self.renewing.remove(&key, entry);
         self.index.remove(entry);
     }
 }

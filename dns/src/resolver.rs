@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, trace, trace_span};
 
+use self::stale::Asked;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
@@ -30,11 +31,13 @@ use crate::upstream::Upstream;
 use crate::view::View;
 
 pub use self::asker::Asker;
+pub use self::stale::StaleSettings;
 pub use self::stats::Stats;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
 mod special;
+mod stale;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -54,6 +57,9 @@ const DEFAULT_CACHE_ENTRIES: usize = 50_000;
 const DEFAULT_IN_FLIGHT: usize = 2048;
 /// Queries that wait for a resolution, their own or another's: a task and a packet each.
 const MOST_WAITING: usize = 16_384;
+/// Answers made anew at once before their time is over: a few per upstream and round trip, and never
+/// more than a small part of the resolutions under way.
+const MOST_RENEWALS: usize = 64;
 
 /// What a resolver is made of.
 #[derive(Clone)]
@@ -70,12 +76,17 @@ pub struct ResolverConfig {
     pub cache_entries: usize,
     /// The most resolutions under way at once; queries for more are answered SERVFAIL.
     pub in_flight_limit: usize,
+    /// Whether and how answers are given whose time is over, when no upstream replies.
+    pub stale: Option<StaleSettings>,
+    /// Whether answers that are asked for again and again are made anew before their time is over.
+    pub prefetch: bool,
 }
 
 /// Answers queries.
 pub struct Resolver {
     engine: Arc<Engine>,
     waiting: Arc<Semaphore>,
+    renewals: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
     /// Ends the tasks when the resolver goes.
@@ -91,6 +102,8 @@ struct Engine {
     total: AtomicDuration,
     counts: Counts,
     order: AnswerOrder,
+    stale: Option<StaleSettings>,
+    prefetch: bool,
 }
 
 impl ResolverConfig {
@@ -103,6 +116,8 @@ impl ResolverConfig {
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
+            stale: None,
+            prefetch: false,
         }
     }
 }
@@ -119,10 +134,13 @@ impl Resolver {
             total: AtomicDuration::new(config.total.min(LONGEST_TOTAL)),
             counts: Counts::default(),
             order: config.answer_order,
+            stale: config.stale,
+            prefetch: config.prefetch,
         };
         Arc::new(Self {
             engine: Arc::new(engine),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            renewals: Arc::new(Semaphore::new(MOST_RENEWALS)),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
@@ -170,7 +188,10 @@ impl Resolver {
         let cached = self.engine.cache.get(&key, now);
         self.engine.counts.looked_up(cached.is_some());
         let entry = match cached {
-            Some(entry) => Some(entry),
+            Some(entry) => {
+                self.renew_if_due(&entry, &key, &query, view, now);
+                Some(entry)
+            }
             None if query.rd => self.resolve(key, &query, view).await,
             None => self.engine.local_only(&query, view).await.map(Arc::new),
         };
@@ -196,20 +217,61 @@ impl Resolver {
 
     /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
     async fn resolve(&self, key: Key, query: &Query, view: &Arc<View>) -> Option<Arc<Entry>> {
-        let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
-        let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
-        let (query, view) = (query.clone(), Arc::clone(view));
+        let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            self.engine.counts.shed();
+            return None;
+        };
+        let asked = self.asked(key, query, view);
         let resolving = async move {
             let _permit = permit;
             tokio::select! {
-                entry = engine.cache.once(&key, || engine.lead(&query, &view)) => Some(entry),
-                () = stop.cancelled() => None,
+                entry = asked.engine.cache.once(&asked.key, |ground| asked.lead(ground)) => Some(entry),
+                () = asked.stop.cancelled() => None,
             }
         };
         self.tasks
             .spawn(resolving.instrument(trace_span!("resolve")))
             .await
             .ok()?
+    }
+
+    /// Makes an answer anew in the background, if its time is nearly over and it is wanted.
+    fn renew_if_due(
+        &self,
+        entry: &Arc<Entry>,
+        key: &Key,
+        query: &Query,
+        view: &Arc<View>,
+        now: Instant,
+    ) {
+        if !self.engine.prefetch || !entry.is_due(now) {
+            return;
+        }
+        let Ok(permit) = Arc::clone(&self.renewals).try_acquire_owned() else {
+            return entry.put_off();
+        };
+        self.engine.counts.renewed();
+        let (asked, entry) = (self.asked(key.clone(), query, view), Arc::clone(entry));
+        let renewing = async move {
+            let _permit = permit;
+            let cache = &asked.engine.cache;
+            tokio::select! {
+                () = cache.renew(&asked.key, &entry, || asked.renew(&entry)) => {}
+                () = asked.stop.cancelled() => {}
+            }
+        };
+        self.tasks.spawn(renewing.instrument(trace_span!("renew")));
+    }
+
+    fn asked(&self, key: Key, query: &Query, view: &Arc<View>) -> Asked {
+        Asked {
+            engine: Arc::clone(&self.engine),
+            key,
+            query: query.clone(),
+            view: Arc::clone(view),
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        }
     }
 }
 
@@ -219,7 +281,10 @@ impl Engine {
         let candidates = candidates(&query.name, view);
         let (resolution, aliases) = match self.flights.try_acquire() {
             // Shed: not remembered, the next query may find room.
-            Err(_) => (Resolution::failure(false), vec![]),
+            Err(_) => {
+                self.counts.shed();
+                (Resolution::failure(false), vec![])
+            }
             Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
             Ok(_flight) => {
                 let members = Arc::clone(&self.members.read());

@@ -3,6 +3,8 @@
 //! A hit copies the bytes, then patches id, flags, the question's spelling (owners equal to the asked
 //! name point at it) and the TTLs by age, and appends our OPT record if the query had one.
 
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
 use tokio::time::Instant;
 
 use super::key::AskerPart;
@@ -14,20 +16,26 @@ use crate::rewrite::Resolution;
 /// A finished answer.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    wire: Box<[u8]>,
+    pub(super) wire: Box<[u8]>,
     /// Where the question ends.
-    question_end: u16,
+    pub(super) question_end: u16,
     /// The part of its key that `wire` does not hold.
-    asker: AskerPart,
+    pub(super) asker: AskerPart,
     /// Where the TTLs lie in `wire`.
-    ttl_spots: Box<[u16]>,
-    code: ResponseCode,
-    authoritative: bool,
-    reason: Option<ExtendedError>,
-    made: Instant,
+    pub(super) ttl_spots: Box<[u16]>,
+    pub(super) code: ResponseCode,
+    pub(super) authoritative: bool,
+    pub(super) reason: Option<ExtendedError>,
+    pub(super) made: Instant,
     /// Seconds it is kept; 0 is for the waiters of its flight only.
-    keep: u32,
-    dependencies: Dependencies,
+    pub(super) keep: u32,
+    /// When its time was over, if it is given again for want of a newer one.
+    pub(super) expired: Option<Instant>,
+    pub(super) dependencies: Dependencies,
+    /// Hits, counted as far as a renewal needs to know.
+    pub(super) hits: AtomicU32,
+    /// Whether a renewal was begun.
+    pub(super) was_due: AtomicBool,
 }
 
 impl Entry {
@@ -58,7 +66,10 @@ impl Entry {
                 reason: resolution.reason,
                 made: now,
                 keep: resolution.keep,
+                expired: None,
                 dependencies,
+                hits: 0.into(),
+                was_due: false.into(),
             },
             None => Self::new(query, &Resolution::failure(true), dependencies, now),
         }
@@ -114,6 +125,22 @@ impl Entry {
 
     pub(crate) fn is_kept(&self) -> bool {
         self.keep > 0
+    }
+
+    /// Says whether it is data or a negative that may be kept, and no failure.
+    pub(crate) fn is_answer(&self) -> bool {
+        let known = matches!(self.code, ResponseCode::NOERROR | ResponseCode::NXDOMAIN);
+        known && self.is_kept()
+    }
+
+    /// Says whether it is a failure that is kept for its second; one of our own making is not.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.is_servfail() && self.is_kept()
+    }
+
+    /// Says whether it is a failure of any kind.
+    pub(crate) fn is_servfail(&self) -> bool {
+        self.code == ResponseCode::SERVFAIL
     }
 
     pub(crate) fn do_not_keep(&mut self) {

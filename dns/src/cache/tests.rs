@@ -66,7 +66,7 @@ fn resting_on(names: &[&str], keep: u32) -> Entry {
 }
 
 async fn put(cache: &Cache, text: &str, keep: u32) {
-    cache.once(&key(text), async || entry(text, keep)).await;
+    cache.once(&key(text), async |_| entry(text, keep)).await;
 }
 
 fn has(cache: &Cache, text: &str) -> bool {
@@ -139,7 +139,7 @@ async fn one_leader_serves_all_who_wait_even_when_nothing_is_kept() {
         let cache = Cache::new(1 << 20, 100);
         let led = AtomicUsize::new(0);
         let ask = || async {
-            let lead = async || {
+            let lead = async |_| {
                 led.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 entry("web", keep)
@@ -155,10 +155,10 @@ async fn one_leader_serves_all_who_wait_even_when_nothing_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_leader_hands_over() {
     let cache = Cache::new(1 << 20, 100);
-    let stuck = async || std::future::pending::<Entry>().await;
+    let stuck = async |_| std::future::pending::<Entry>().await;
     let key = key("web");
     let leader = tokio::time::timeout(Duration::from_millis(5), cache.once(&key, stuck));
-    let (leader, follower) = tokio::join!(leader, cache.once(&key, async || entry("web", 30)));
+    let (leader, follower) = tokio::join!(leader, cache.once(&key, async |_| entry("web", 30)));
     assert!(leader.is_err());
     assert!(follower.is_kept());
 }
@@ -265,11 +265,11 @@ proptest! {
                     }
                     2 => cache.flush(),
                     3 => {
-                        let unkept = async || resting_on(&names, 0);
+                        let unkept = async |_| resting_on(&names, 0);
                         cache.once(&key(names[0]), unkept).await;
                     }
                     _ => {
-                        let kept = async || resting_on(&names, 30);
+                        let kept = async |_| resting_on(&names, 30);
                         cache.once(&key(names[0]), kept).await;
                     }
                 }
@@ -298,7 +298,7 @@ async fn an_expired_answer_leaves_the_index_when_it_is_replaced_or_thrown_out() 
 async fn who_asks_after_a_flush_waits_for_no_answer_from_before_it() {
     let cache = Cache::new(1 << 20, 100);
     let key = key("web");
-    let slow = async || {
+    let slow = async |_| {
         tokio::time::sleep(Duration::from_secs(2)).await;
         entry("web", 30)
     };
@@ -306,7 +306,7 @@ async fn who_asks_after_a_flush_waits_for_no_answer_from_before_it() {
         tokio::task::yield_now().await;
         cache.flush();
         let begun = Instant::now();
-        cache.once(&key, async || entry("web", 20)).await;
+        cache.once(&key, async |_| entry("web", 20)).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
     };
     tokio::join!(cache.once(&key, slow), after);

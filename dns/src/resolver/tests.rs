@@ -17,9 +17,11 @@ mod caching;
 mod flights;
 mod local;
 mod protocol;
+mod renewing;
 mod searching;
 mod sessions;
 mod sockets;
+mod stale;
 mod stats;
 
 const SERVICE: &str = "authors.default.svc.cluster.local";
