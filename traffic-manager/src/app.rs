@@ -71,7 +71,7 @@ pub async fn start(config: Config) -> Result<Running> {
     ));
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let local = local_records(&config, &settings, &index, &plain);
-    let resolver = Resolver::new(settings.resolver(config.resolution.answer_order)?, local);
+    let resolver = Resolver::new(settings.resolver(&config.resolution)?, local);
     let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
 
     let shutdown = CancellationToken::new();

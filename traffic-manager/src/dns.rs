@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{
-    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
+    StaleSettings,     AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
 };
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{self, PortPolicy, ProxySettings, Upstream, UpstreamSpec};
@@ -104,10 +104,13 @@ impl Settings {
     ///
     /// # Errors
     /// When an encrypted upstream cannot be set up: no trust store, an unusable proxy.
-    pub fn resolver(&self, order: AnswerOrder) -> Result<ResolverConfig> {
+    pub fn resolver(&self, resolution: &Resolution) -> Result<ResolverConfig> {
+        let stale = |longest| StaleSettings { longest };
         Ok(ResolverConfig {
             total: self.total,
-            answer_order: match order {
+            stale: resolution.serve_stale.map(stale),
+            prefetch: resolution.prefetch,
+            answer_order: match resolution.answer_order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
             },

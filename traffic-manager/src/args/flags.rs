@@ -181,6 +181,15 @@ pub(super) struct Serve {
     )]
     pub(super) absolute_zone: Vec<Name>,
 
+    /// Give answers for so long after their time when no upstream replies, for example `60m`.
+    #[arg(long, env = "KUBEBRIDGE_SERVE_STALE", value_name = "DURATION", value_parser = duration::parse)]
+    pub(super) serve_stale: Option<Duration>,
+
+    /// Ask again before its time is over for what is asked for again and again.
+    #[arg(long, env = "KUBEBRIDGE_PREFETCH", action = ArgAction::SetTrue)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(super) prefetch: bool,
+
     /// How upstreams are asked; `hedged` is not built yet.
     #[arg(long, env = "KUBEBRIDGE_FANOUT", value_enum, default_value = "all")]
     pub(super) fanout: Fanout,

@@ -117,6 +117,14 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: --timeout 0ms is out of range",
     ),
     (
+        &["serve", "--serve-stale=0s"],
+        "error: --serve-stale 0ms is out of range",
+    ),
+    (
+        &["serve", "--serve-stale=10081m"],
+        "error: --serve-stale 604860000ms is out of range",
+    ),
+    (
         &["serve", "--attempts=0"],
         "error: invalid value '0' for '--attempts <N>'",
     ),
@@ -335,6 +343,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "--namespace=shop",
         "--bare-single-label=never",
         "--absolute-zone=example.com",
+        "--serve-stale=60m",
+        "--prefetch",
         "--auth=port-forward",
     ];
     let Invocation::Print(first) = parsed(&arguments).unwrap() else {
@@ -345,6 +355,7 @@ fn what_check_config_prints_is_a_configuration_file() {
         panic!("nothing printed")
     };
     assert_eq!(first, second);
+    assert!(first.contains("serve-stale: \"3600000ms\"\n") && first.contains("prefetch: true\n"));
     assert!(first.contains("timeout: \"1000ms\"\n") && first.contains("kubernetes: true\n"));
 }
 
