@@ -48,6 +48,8 @@ pub(crate) struct Cache {
     purges: Purges,
     /// Shared while an answer gets its places in index and map, so that a flush finds it in both or in none.
     filling: RwLock<()>,
+    /// Failures and stale answers made before it tell nothing any more.
+    failures_from: RwLock<Option<Instant>>,
 }
 
 /// What a leader stands on.
@@ -117,6 +119,7 @@ impl Cache {
             renewing: Renewing::default(),
             purges: Purges::default(),
             filling: RwLock::default(),
+            failures_from: RwLock::default(),
         }
     }
 
@@ -125,7 +128,7 @@ impl Cache {
         let present = self.map.get(key.as_bytes());
         present
             .or_else(|| self.renewing.get(key))
-            .filter(|entry| entry.is_fresh(now))
+            .filter(|entry| entry.is_fresh(now) && !self.is_forgotten(entry))
     }
 
     /// Returns the fresh answer, the one that another caller is just making, or the one that `lead` makes.
@@ -139,7 +142,9 @@ impl Cache {
     ) -> Arc<Entry> {
         loop {
             let (guard, expired) = match self.map.get_value_or_guard_async(key.as_bytes()).await {
-                Ok(entry) if entry.serves_waiters(Instant::now()) => return entry,
+                Ok(entry) if entry.serves_waiters(Instant::now()) && !self.is_forgotten(&entry) => {
+                    return entry;
+                }
                 Ok(expired) => (self.place_of(key, &expired), Some(expired)),
                 Err(guard) => (Some(guard), None),
             };
@@ -231,6 +236,16 @@ impl Cache {
     pub(crate) fn size(&self) -> (u64, u64) {
         let entries = u64::try_from(self.map.len()).unwrap_or(u64::MAX);
         (entries, self.map.weight())
+    }
+
+    /// Gives no failure and no stale answer any more that was made before `now`: an upstream is back (K6).
+    pub(crate) fn forget_failures(&self, now: Instant) {
+        *self.failures_from.write() = Some(now);
+    }
+
+    fn is_forgotten(&self, entry: &Entry) -> bool {
+        let is_older = |from: Instant| entry.made() < from;
+        (entry.is_failure() || entry.is_stale()) && self.failures_from.read().is_some_and(is_older)
     }
 
     /// Removes everything, the places of answers that are being made too: who asks from now on waits for none of them.

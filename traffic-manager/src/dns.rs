@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{
-    StaleSettings,     AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
+    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig, StaleSettings,
 };
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{self, PortPolicy, ProxySettings, Upstream, UpstreamSpec};

@@ -143,6 +143,10 @@ impl Entry {
         self.code == ResponseCode::SERVFAIL
     }
 
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
     pub(crate) fn do_not_keep(&mut self) {
         self.keep = 0;
     }

@@ -348,7 +348,7 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
         settings
-            .resolver(&crate::config::Resolution::default())
+            .resolver(&Resolution::default())
             .unwrap(),
         Arc::new(NoLocalRecords),
     );
