@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use dependencies::Dependencies;
 pub(crate) use entry::Entry;
-pub(crate) use key::Key;
+pub(crate) use key::{Key, Wants};
 pub(crate) use path::Path;
 pub(crate) use purges::Mark;
 

@@ -36,6 +36,7 @@ pub use self::stats::Stats;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
+mod at_hand;
 mod noticed;
 mod special;
 mod stale;
@@ -204,7 +205,7 @@ impl Resolver {
         self.engine.counts.looked_up(cached.is_some());
         let entry = match cached {
             Some(entry) => {
-                self.renew_if_due(&entry, &key, &query, view, now);
+                self.renew_if_due(&entry, now, || (key, query.clone(), Arc::clone(view)));
                 Some(entry)
             }
             None if query.rd => self.resolve(key, &query, view).await,
@@ -254,10 +255,8 @@ impl Resolver {
     fn renew_if_due(
         &self,
         entry: &Arc<Entry>,
-        key: &Key,
-        query: &Query,
-        view: &Arc<View>,
         now: Instant,
+        question: impl FnOnce() -> (Key, Query, Arc<View>),
     ) {
         if !self.engine.prefetch || !entry.is_due(now) {
             return;
@@ -266,7 +265,8 @@ impl Resolver {
             return entry.put_off();
         };
         self.engine.counts.renewed();
-        let (asked, entry) = (self.asked(key.clone(), query, view), Arc::clone(entry));
+        let (key, query, view) = question();
+        let (asked, entry) = (self.asked(key, &query, &view), Arc::clone(entry));
         let renewing = async move {
             let _permit = permit;
             let cache = &asked.engine.cache;

@@ -149,6 +149,18 @@ impl Handler for PlainDns {
         query.answered(reply.as_deref());
         reply
     }
+
+    fn at_hand(&self, packet: &[u8], _peer: SocketAddr, reply: &mut Vec<u8>) -> bool {
+        let found = self
+            .resolver
+            .answer_at_hand(packet, &self.plain.borrow(), reply);
+        if found {
+            self.metrics
+                .query(Transport::Udp.into())
+                .answered(Some(reply));
+        }
+        found
+    }
 }
 
 /// The settings with the file they came from.

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 use super::key::AskerPart;
 use super::{Dependencies, Key};
-use crate::message::{Builder, CLASS_IN, Edns, ExtendedError, Header, Query, flags, reply_flags};
+use crate::message::{
+    Builder, CLASS_IN, Edns, ExtendedError, Header, PlainQuery, Query, flags, reply_flags,
+};
 use crate::name::ResponseCode;
 use crate::rewrite::Resolution;
 
@@ -77,17 +79,25 @@ impl Entry {
 
     /// Gives the answer to an asker.
     pub(crate) fn reply(&self, query: &Query, now: Instant) -> Vec<u8> {
-        let mut reply = Vec::with_capacity(self.wire.len() + Edns::LENGTH + ExtendedError::LENGTH);
+        let mut reply = Vec::with_capacity(self.reply_length(query.edns.is_some()));
+        self.write(PlainQuery::from(query), now, &mut reply);
+        reply
+    }
+
+    /// Writes the reply to an asker in the place of what the buffer holds: one copy, then what
+    /// differs between askers.
+    pub(crate) fn write(&self, query: PlainQuery<'_>, now: Instant, reply: &mut Vec<u8>) {
+        reply.clear();
         reply.extend_from_slice(&self.wire);
-        let counts = Header::read(&reply).map_or([1, 0, 0, 0], |header| header.counts);
+        let counts = Header::read(reply).map_or([1, 0, 0, 0], |header| header.counts);
         let own = if self.authoritative { flags::AA } else { 0 };
         let mut header = Header {
             id: query.id,
             flags: reply_flags(query, self.code) | own,
             counts,
         };
-        let spelling = Header::LENGTH..Header::LENGTH + query.name.as_wire().len();
-        reply[spelling].copy_from_slice(query.name.as_wire());
+        let name = query.name.as_wire();
+        reply[Header::LENGTH..Header::LENGTH + name.len()].copy_from_slice(name);
         let age = self.age(now);
         for spot in &self.ttl_spots {
             let spot = usize::from(*spot);
@@ -96,11 +106,20 @@ impl Entry {
             }
         }
         if query.edns.is_some() {
-            Edns::ours(query.dnssec_ok()).write_saying(&mut reply, self.code, self.reason);
+            Edns::ours(query.dnssec_ok()).write_saying(reply, self.code, self.reason);
             header.counts[3] += 1;
         }
-        header.overwrite(&mut reply);
-        reply
+        header.overwrite(reply);
+    }
+
+    /// The most octets a reply has.
+    pub(crate) fn reply_length(&self, edns: bool) -> usize {
+        let opt = if edns {
+            Edns::LENGTH + ExtendedError::LENGTH
+        } else {
+            0
+        };
+        self.wire.len() + opt
     }
 
     /// Takes note of the key it is kept under.

@@ -13,9 +13,11 @@ use crate::records::Local;
 use crate::test_util::{Answer, Record, ScriptedUpstream, name};
 use crate::view::{BarePolicy, PlainView};
 
+mod at_hand;
 mod caching;
 mod flights;
 mod local;
+mod overload;
 mod protocol;
 mod renewing;
 mod searching;

@@ -347,9 +347,7 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
     let settings = Settings::load(&loopback(Source::None).resolution).unwrap();
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
-        settings
-            .resolver(&Resolution::default())
-            .unwrap(),
+        settings.resolver(&Resolution::default()).unwrap(),
         Arc::new(NoLocalRecords),
     );
     let service = Service {
