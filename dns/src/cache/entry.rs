@@ -4,11 +4,13 @@
 //! name point at it) and the TTLs by age, and appends our OPT record if the query had one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::key::AskerPart;
 use super::{Dependencies, Key};
+use crate::explain::CacheState;
 use crate::message::{
     Builder, CLASS_IN, Edns, ExtendedError, Header, PlainQuery, Query, flags, reply_flags,
 };
@@ -131,6 +133,16 @@ impl Entry {
     pub(crate) fn key(&self) -> Key {
         let question = Header::LENGTH..usize::from(self.question_end);
         Key::of_question(&self.wire[question], self.asker)
+    }
+
+    /// Tells how a hit on it is.
+    pub(crate) fn state(&self, now: Instant) -> CacheState {
+        let age = now.saturating_duration_since(self.made);
+        if self.code == ResponseCode::SERVFAIL {
+            return CacheState::KeptFailure { age };
+        }
+        let left = Duration::from_secs(u64::from(self.keep)).saturating_sub(age);
+        CacheState::Hit { age, left }
     }
 
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {

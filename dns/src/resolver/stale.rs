@@ -14,6 +14,7 @@ use tracing::{Instrument, debug_span};
 
 use super::Engine;
 use crate::cache::{Entry, Ground, Key};
+use crate::explain::Recording;
 use crate::message::Query;
 use crate::view::View;
 
@@ -35,6 +36,7 @@ pub(super) struct Asked {
     pub(super) key: Key,
     pub(super) query: Query,
     pub(super) view: Arc<View>,
+    pub(super) recording: Recording,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -43,11 +45,10 @@ impl Asked {
     /// Resolves the question for everyone who waits for it, or gives them the stale answer.
     pub(super) async fn lead(&self, ground: Ground) -> Entry {
         let Some(expired) = self.usable(&ground) else {
-            return self.engine.lead(&self.query, &self.view).await;
+            return self.resolve().await;
         };
         let asked = self.clone();
-        let mut resolving =
-            Box::pin(async move { asked.engine.lead(&asked.query, &asked.view).await });
+        let mut resolving = Box::pin(async move { asked.resolve().await });
         let resolved = timeout(PATIENCE, &mut resolving).await;
         if !self.engine.cache.stands(ground.mark, expired) {
             return match resolved {
@@ -66,9 +67,15 @@ impl Asked {
 
     /// Makes the answer anew; nothing when the present one is as good as what came.
     pub(super) async fn renew(&self, present: &Entry) -> Option<Entry> {
-        let entry = self.engine.lead(&self.query, &self.view).await;
+        let entry = self.resolve().await;
         let worse = entry.is_servfail() && present.is_fresh(Instant::now());
         (!worse).then_some(entry)
+    }
+
+    /// Asks whoever can know.
+    pub(super) async fn resolve(&self) -> Entry {
+        let (query, view) = (&self.query, &self.view);
+        self.engine.lead(query, view, &self.recording).await
     }
 
     fn usable<'a>(&self, ground: &'a Ground) -> Option<&'a Entry> {

@@ -18,11 +18,13 @@ use super::*;
 use crate::config::{Namespaces, Resolution};
 
 mod dns;
+mod explain;
 mod lifecycle;
 mod newer;
 mod races;
 mod routes;
 mod sessions;
+mod upstreams;
 
 /// Services of two namespaces, of every kind.
 const MANIFEST: &str = "\

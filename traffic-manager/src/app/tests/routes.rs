@@ -347,7 +347,12 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
     let settings = Settings::load(&loopback(Source::None).resolution).unwrap();
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
-        settings.resolver(&Resolution::default()).unwrap(),
+        settings
+            .resolver(
+                &Resolution::default(),
+                &kubebridge_dns::upstream::Settings::default(),
+            )
+            .unwrap(),
         Arc::new(NoLocalRecords),
     );
     let service = Service {
@@ -357,6 +362,7 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
         ranges: watch::Sender::default().subscribe(),
         resolver,
         metrics: Arc::new(Metrics::new("0")),
+        explains: Arc::default(),
         auth: Auth::PortForward,
         shutdown: shutdown.clone(),
     };
