@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{
-    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
+    AnswerOrder as Order, Asker, FanoutPolicy, LONGEST_TOTAL, Resolver, ResolverConfig,
 };
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{AnswerOrder, BareSingleLabel, Resolution};
+use crate::config::{AnswerOrder, BareSingleLabel, Fanout, Resolution};
 use crate::failure::{Exit, Failure};
 use crate::file_watch::FileWatch;
 use crate::metrics::Metrics;
@@ -108,14 +108,18 @@ impl Settings {
     /// When an encrypted upstream cannot be set up: no trust store, an unusable proxy.
     pub fn resolver(
         &self,
-        order: AnswerOrder,
+        resolution: &Resolution,
         ways: &upstream::Settings,
     ) -> Result<ResolverConfig> {
         Ok(ResolverConfig {
             total: self.total,
-            answer_order: match order {
+            answer_order: match resolution.answer_order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
+            },
+            fanout: match resolution.fanout {
+                Fanout::All => FanoutPolicy::All,
+                Fanout::Hedged => FanoutPolicy::Hedged,
             },
             ..ResolverConfig::new(connect(&self.upstreams, ways)?)
         })
