@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{
-    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig, StaleSettings,
+    AnswerOrder as Order, Asker, FanoutPolicy, LONGEST_TOTAL, Resolver, ResolverConfig,
+    StaleSettings,
 };
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{AnswerOrder, BareSingleLabel, Resolution};
+use crate::config::{AnswerOrder, BareSingleLabel, Fanout, Resolution};
 use crate::failure::{Exit, Failure};
 use crate::file_watch::FileWatch;
 use crate::metrics::Metrics;
@@ -119,6 +120,10 @@ impl Settings {
             answer_order: match resolution.answer_order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
+            },
+            fanout: match resolution.fanout {
+                Fanout::All => FanoutPolicy::All,
+                Fanout::Hedged => FanoutPolicy::Hedged,
             },
             ..ResolverConfig::new(connect(&self.upstreams, ways)?)
         })

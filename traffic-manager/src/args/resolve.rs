@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use kubebridge_dns::upstream::{Protocol, UpstreamSpec};
 
-use super::flags::{Fanout, Serve};
+use super::flags::Serve;
 use crate::config::{Config, Namespaces, Resolution, Source};
 use crate::failure::{Exit, Failure};
 
@@ -76,7 +76,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         absolute_zone,
         serve_stale,
         prefetch,
-        fanout: _,
+        fanout,
         auth,
         tls_cert: _,
         tls_key: _,
@@ -95,6 +95,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         attempts,
         cluster_domain,
         answer_order,
+        fanout,
         bare_single_label,
         absolute_zones: absolute_zone,
         serve_stale,
@@ -160,7 +161,6 @@ fn refuse_not_built(flags: &Serve) -> Result<()> {
         ("--tls-key", flags.tls_key.is_some()),
         ("--tls-ca", flags.tls_ca.is_some()),
         ("--egress", flags.egress.is_some()),
-        ("--fanout hedged", flags.fanout == Fanout::Hedged),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::*;
-use crate::config::{AnswerOrder, Namespaces, Source};
+use crate::config::{AnswerOrder, Fanout, Namespaces, Source};
 use crate::failure::report;
 use crate::upstreams::ask::Output;
 
@@ -47,6 +47,9 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(config.auth, crate::config::Auth::Token);
     assert_eq!(config.source, Source::None);
     assert_eq!(config.resolution.answer_order, AnswerOrder::Search);
+    assert_eq!(config.resolution.fanout, Fanout::All);
+    let hedged = serve(&["--fanout=hedged"]);
+    assert_eq!(hedged.resolution.fanout, Fanout::Hedged);
 }
 
 #[test]
@@ -187,8 +190,8 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: --egress is not built yet",
     ),
     (
-        &["serve", "--fanout=hedged"],
-        "error: --fanout hedged is not built yet",
+        &["serve", "--fanout=ordered"],
+        "error: invalid value 'ordered' for '--fanout <FANOUT>' [possible values: all, hedged]",
     ),
     (
         &["serve", "--auth=none"],
