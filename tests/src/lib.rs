@@ -21,7 +21,7 @@ pub mod laptop;
 pub mod outside;
 pub mod relay;
 
-mod wire;
+pub mod wire;
 
 pub mod dig;
 pub mod lookup;

@@ -20,6 +20,7 @@ use super::*;
 use crate::config::{Namespaces, Resolution};
 
 mod dns;
+mod explain;
 mod lifecycle;
 mod newer;
 mod races;
