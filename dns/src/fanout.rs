@@ -378,7 +378,7 @@ impl Run<'_> {
             match finding.no_reply? {
                 NoReply::Silence => silent = true,
                 NoReply::Network => {}
-                NoReply::Other => return None,
+                NoReply::Other | NoReply::NoRoom => return None,
             }
         }
         let reason = if silent {

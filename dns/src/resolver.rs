@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, trace, trace_span};
 
 use self::noticed::Noticed;
+use self::stale::Asked;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
@@ -31,14 +32,17 @@ use crate::upstreams::{self, Member, Upstreams};
 use crate::view::View;
 
 pub use self::asker::Asker;
+pub use self::stale::StaleSettings;
 pub use self::stats::Stats;
 pub use crate::policy::FanoutPolicy;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
+mod at_hand;
 mod explained;
 mod noticed;
 mod special;
+mod stale;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -58,6 +62,9 @@ const DEFAULT_CACHE_ENTRIES: usize = 50_000;
 const DEFAULT_IN_FLIGHT: usize = 2048;
 /// Queries that wait for a resolution, their own or another's: a task and a packet each.
 const MOST_WAITING: usize = 16_384;
+/// Answers made anew at once before their time is over: a few per upstream and round trip, and never
+/// more than a small part of the resolutions under way.
+const MOST_RENEWALS: usize = 64;
 
 /// What a resolver is made of.
 #[derive(Clone)]
@@ -76,12 +83,17 @@ pub struct ResolverConfig {
     pub cache_entries: usize,
     /// The most resolutions under way at once; queries for more are answered SERVFAIL.
     pub in_flight_limit: usize,
+    /// Whether and how answers are given whose time is over, when no upstream replies.
+    pub stale: Option<StaleSettings>,
+    /// Whether answers that are asked for again and again are made anew before their time is over.
+    pub prefetch: bool,
 }
 
 /// Answers queries.
 pub struct Resolver {
     engine: Arc<Engine>,
     waiting: Arc<Semaphore>,
+    renewals: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
     /// Ends the tasks when the resolver goes.
@@ -100,6 +112,8 @@ struct Engine {
     counts: Counts,
     order: AnswerOrder,
     policy: FanoutPolicy,
+    stale: Option<StaleSettings>,
+    prefetch: bool,
 }
 
 impl ResolverConfig {
@@ -118,6 +132,8 @@ impl ResolverConfig {
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
+            stale: None,
+            prefetch: false,
         }
     }
 }
@@ -136,10 +152,13 @@ impl Resolver {
             counts: Counts::default(),
             order: config.answer_order,
             policy: config.fanout,
+            stale: config.stale,
+            prefetch: config.prefetch,
         };
         Arc::new(Self {
             engine: Arc::new(engine),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            renewals: Arc::new(Semaphore::new(MOST_RENEWALS)),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
@@ -197,7 +216,10 @@ impl Resolver {
         let key = Key::new(&query, (!shared).then_some(view.id));
         let cached = self.engine.look_up(&key, now, recording);
         let entry = match cached {
-            Some(entry) => Some(entry),
+            Some(entry) => {
+                self.renew_if_due(&entry, now, || (key, query.clone(), Arc::clone(view)));
+                Some(entry)
+            }
             None if query.rd => self.resolve(key, &query, view, recording).await,
             None => {
                 note(recording, || Event::Flight(Flight::OwnRecordsOnly));
@@ -234,22 +256,61 @@ impl Resolver {
         recording: &Recording,
     ) -> Option<Arc<Entry>> {
         let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            self.engine.counts.shed();
             note(recording, || Event::Shed);
             return None;
         };
-        let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
-        let (query, view, recording) = (query.clone(), Arc::clone(view), recording.clone());
+        let asked = self.asked(key, query, view, recording);
         let resolving = async move {
             let _permit = permit;
             tokio::select! {
-                entry = engine.make(&key, &query, &view, &recording) => Some(entry),
-                () = stop.cancelled() => None,
+                entry = asked.make() => Some(entry),
+                () = asked.stop.cancelled() => None,
             }
         };
         self.tasks
             .spawn(resolving.instrument(trace_span!("resolve")))
             .await
             .ok()?
+    }
+
+    /// Makes an answer anew in the background, if its time is nearly over and it is wanted.
+    fn renew_if_due(
+        &self,
+        entry: &Arc<Entry>,
+        now: Instant,
+        question: impl FnOnce() -> (Key, Query, Arc<View>),
+    ) {
+        if !self.engine.prefetch || !entry.is_due(now) {
+            return;
+        }
+        let Ok(permit) = Arc::clone(&self.renewals).try_acquire_owned() else {
+            return entry.put_off();
+        };
+        self.engine.counts.renewed();
+        let (key, query, view) = question();
+        let (asked, entry) = (self.asked(key, &query, &view, &None), Arc::clone(entry));
+        let renewing = async move {
+            let _permit = permit;
+            let cache = &asked.engine.cache;
+            tokio::select! {
+                () = cache.renew(&asked.key, &entry, || asked.renew(&entry)) => {}
+                () = asked.stop.cancelled() => {}
+            }
+        };
+        self.tasks.spawn(renewing.instrument(trace_span!("renew")));
+    }
+
+    fn asked(&self, key: Key, query: &Query, view: &Arc<View>, recording: &Recording) -> Asked {
+        Asked {
+            engine: Arc::clone(&self.engine),
+            key,
+            query: query.clone(),
+            view: Arc::clone(view),
+            recording: recording.clone(),
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        }
     }
 }
 
@@ -260,6 +321,7 @@ impl Engine {
         let (resolution, aliases) = match self.flights.try_acquire() {
             // Shed: not remembered, the next query may find room.
             Err(_) => {
+                self.counts.shed();
                 note(recording, || Event::Shed);
                 (Resolution::failure(false), vec![])
             }

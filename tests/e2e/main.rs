@@ -8,6 +8,7 @@ mod bad_input;
 mod changes;
 mod demo;
 mod dns_trace;
+mod dns_tools;
 mod drift;
 mod figures;
 mod hosts_shapes;

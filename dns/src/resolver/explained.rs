@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
-use super::{Asker, Engine, Resolver};
+use super::{Asked, Asker, Engine, Resolver};
 use crate::cache::{Entry, Key};
 use crate::explain::{
     CacheState, CacheUse, Event, Flight, Kept, NotKept, Recorder, Recording, Rule, Trace,
@@ -77,29 +77,26 @@ impl Engine {
         });
         cached
     }
+}
 
+impl Asked {
     /// Has the answer made, by this query or by the one that is at it already.
-    pub(super) async fn make(
-        &self,
-        key: &Key,
-        query: &Query,
-        view: &View,
-        recording: &Recording,
-    ) -> Arc<Entry> {
-        let Some(recorder) = recording else {
-            return self.cache.once(key, || self.lead(query, view, &None)).await;
+    pub(super) async fn make(&self) -> Arc<Entry> {
+        let cache = &self.engine.cache;
+        let Some(recorder) = &self.recording else {
+            return cache.once(&self.key, |ground| self.lead(ground)).await;
         };
         if recorder.bypasses_cache() {
             recorder.push(Event::Flight(Flight::Led));
-            return Arc::new(self.lead(query, view, recording).await);
+            return Arc::new(self.resolve().await);
         }
         let led = AtomicBool::new(false);
-        let lead = || {
+        let lead = |ground| {
             led.store(true, Ordering::Relaxed);
             recorder.push(Event::Flight(Flight::Led));
-            self.lead(query, view, recording)
+            self.lead(ground)
         };
-        let entry = self.cache.once(key, lead).await;
+        let entry = cache.once(&self.key, lead).await;
         if !led.load(Ordering::Relaxed) {
             recorder.push(Event::Flight(Flight::Joined));
         } else if recorder.promised_to_keep() && !entry.is_kept() {
