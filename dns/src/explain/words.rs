@@ -107,7 +107,9 @@ impl Event {
                 Rule::NeverExpanded(_) | Rule::SearchFirst { .. } | Rule::BareFirst { .. } => false,
             },
             Self::Cache(state) => match state {
-                CacheState::Hit { .. } | CacheState::KeptFailure { .. } => true,
+                CacheState::Hit { .. }
+                | CacheState::KeptFailure { .. }
+                | CacheState::Stale { .. } => true,
                 CacheState::Miss | CacheState::Bypassed => false,
             },
             Self::Flight(flight) => match flight {
@@ -251,6 +253,10 @@ impl CacheState {
             }
             Self::KeptFailure { age } => {
                 format!("a failure of {} ms ago is remembered", age.as_millis())
+            }
+            Self::Stale { over } => {
+                let over = over.as_secs();
+                format!("stale: its time was over {over} s ago, and no upstream answers")
             }
             Self::Miss => "miss".to_owned(),
             Self::Bypassed => "not asked: a fresh answer is wanted".to_owned(),

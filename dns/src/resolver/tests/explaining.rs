@@ -284,6 +284,33 @@ async fn a_failure_that_is_remembered_is_told_with_its_age() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_told_with_how_long_its_time_has_been_over() {
+    let world = World::with(
+        [at(SERVICE, Answer::address(SERVICE, v4(1)))],
+        Table::default(),
+        |config| {
+            config.stale = Some(StaleSettings {
+                longest: ms(600_000),
+            });
+        },
+    );
+    world.ask(SERVICE, RecordType::A).await;
+    world.upstreams[0].set(SERVICE, RecordType::A, Answer::failure());
+    tokio::time::advance(ms(90_000)).await;
+
+    for asked in ["led", "kept"] {
+        let story = world.explain(SERVICE, RecordType::A).await;
+
+        must_tell(
+            &story,
+            "cache: stale: its time was over 60 s ago, and no upstream answers",
+        );
+        let answer = story.last().unwrap();
+        assert!(answer.contains("A 10.96.0.1"), "{asked}: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_query_that_waits_for_anothers_resolution_says_so() {
     let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)).after(ms(50)))]);
 
