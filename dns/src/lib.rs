@@ -5,6 +5,7 @@
 
 mod access;
 mod cache;
+pub mod explain;
 mod fanout;
 mod flight;
 pub mod forward;
@@ -13,6 +14,7 @@ mod health;
 mod interpret;
 pub mod message;
 pub mod name;
+mod policy;
 pub mod records;
 pub mod resolv_conf;
 pub mod resolver;

@@ -22,7 +22,7 @@ pub mod nameserver;
 pub mod outside;
 pub mod relay;
 
-mod wire;
+pub mod wire;
 
 pub mod dig;
 pub mod lookup;

@@ -56,7 +56,7 @@ pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
-    let engine = settings.resolver(config.resolution.answer_order, &followed.ways)?;
+    let engine = settings.resolver(&config.resolution, &followed.ways)?;
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
     // All that can be refused is open, and nothing runs yet that has something to say.
@@ -85,6 +85,7 @@ pub async fn start(config: Config) -> Result<Running> {
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
+        explains: Arc::default(),
         auth: config.auth,
         shutdown: shutdown.clone(),
     };
