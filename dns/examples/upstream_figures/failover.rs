@@ -15,9 +15,9 @@ use crate::asker::{Asker, Who};
 use crate::server::{Death, Server};
 
 /// Trials at once, each with servers of its own: few enough that they do not wait for the processor.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 5;
 /// The time between two questions of a trial.
-const EVERY: Duration = Duration::from_millis(10);
+const EVERY: Duration = Duration::from_millis(20);
 /// No trial takes longer; one that does is a failure and ends the program.
 const LIMIT: Duration = Duration::from_secs(60);
 
