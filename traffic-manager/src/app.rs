@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error_span, info, warn};
 
-use crate::admin::{self, Readiness};
+use crate::admin::{self, Readiness, Zones};
 use crate::config::{AnswerServices, Auth, Config, Source};
 use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
@@ -85,6 +85,7 @@ pub async fn start(config: Config) -> Result<Running> {
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
+        explains: Arc::default(),
         auth: config.auth,
         shutdown: shutdown.clone(),
     };
@@ -104,8 +105,15 @@ pub async fn start(config: Config) -> Result<Running> {
     let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
+        zones: zones(&config),
+        upstreams: Arc::clone(resolver.upstreams()),
         shutdown: shutdown.clone(),
     };
+    let (upstreams, stop) = (Arc::clone(resolver.upstreams()), shutdown.clone());
+    spawn(&mut tasks, "upstreams", async move {
+        upstreams.run(stop).await;
+        Ok(())
+    });
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", async move {
         following.await;
@@ -218,6 +226,14 @@ fn local_records(
             authority,
             plain.subscribe(),
         )),
+    }
+}
+
+/// Says what answers for the zones of the cluster.
+fn zones(config: &Config) -> Zones {
+    match (&config.source, config.answer_services) {
+        (Source::Kubernetes(_) | Source::Manifests { .. }, AnswerServices::Index) => Zones::Ours,
+        (Source::None, _) | (_, AnswerServices::Upstream) => Zones::Upstreams,
     }
 }
 

@@ -59,6 +59,10 @@ pub struct Resolution {
     pub bare_single_label: BareSingleLabel,
     /// Zones whose names are never expanded.
     pub absolute_zones: Vec<Name>,
+    /// How long after their time answers are given when no upstream replies; not at all without it.
+    pub serve_stale: Option<Duration>,
+    /// Whether answers that are asked for again and again are made anew before their time is over.
+    pub prefetch: bool,
 }
 
 /// Where Services come from.
@@ -200,6 +204,8 @@ impl Default for Resolution {
             fanout: Fanout::All,
             bare_single_label: BareSingleLabel::Last,
             absolute_zones: Vec::new(),
+            serve_stale: None,
+            prefetch: false,
         }
     }
 }

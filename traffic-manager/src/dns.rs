@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{
     AnswerOrder as Order, Asker, FanoutPolicy, LONGEST_TOTAL, Resolver, ResolverConfig,
+    StaleSettings,
 };
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{
@@ -111,8 +112,11 @@ impl Settings {
         resolution: &Resolution,
         ways: &upstream::Settings,
     ) -> Result<ResolverConfig> {
+        let stale = |longest| StaleSettings { longest };
         Ok(ResolverConfig {
             total: self.total,
+            stale: resolution.serve_stale.map(stale),
+            prefetch: resolution.prefetch,
             answer_order: match resolution.answer_order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
@@ -155,6 +159,18 @@ impl Handler for PlainDns {
         let reply = self.resolver.answer(&packet, &asker).await;
         query.answered(reply.as_deref());
         reply
+    }
+
+    fn at_hand(&self, packet: &[u8], _peer: SocketAddr, reply: &mut Vec<u8>) -> bool {
+        let found = self
+            .resolver
+            .answer_at_hand(packet, &self.plain.borrow(), reply);
+        if found {
+            self.metrics
+                .query(Transport::Udp.into())
+                .answered(Some(reply));
+        }
+        found
     }
 }
 

@@ -13,6 +13,7 @@ use kubebridge_proto::names::check_label;
 
 use super::duration;
 use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat};
+use crate::upstreams::ask::Output;
 
 /// Resolves and streams the Services of a cluster for kubebridge laptops.
 #[derive(Debug, Parser)]
@@ -33,14 +34,36 @@ pub(super) enum Command {
     Serve(Box<Serve>),
     /// Check flags, environment and file, and print the configuration they make.
     CheckConfig(Box<Serve>),
+    /// Show the health of a running manager's upstreams; exit 1 when none is good.
+    Upstreams(UpstreamsFlags),
 }
 
 impl Command {
-    pub(super) fn flags(&self) -> &Serve {
+    /// Returns the file with more flags.
+    pub(super) fn config_file(&self) -> Option<&PathBuf> {
         match self {
-            Self::Serve(flags) | Self::CheckConfig(flags) => flags,
+            Self::Serve(flags) | Self::CheckConfig(flags) => flags.config.as_ref(),
+            Self::Upstreams(_) => None,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UpstreamsFlags {
+    /// Admin address and port of the manager; it answers this to loopback alone.
+    #[arg(long, env = "KUBEBRIDGE_ADMIN", value_name = "ADDR:PORT")]
+    #[arg(default_value = "127.0.0.1:7081")]
+    pub(super) admin: SocketAddr,
+
+    /// How the answer is printed.
+    #[arg(
+        short,
+        long,
+        env = "KUBEBRIDGE_OUTPUT",
+        value_enum,
+        default_value = "text"
+    )]
+    pub(super) output: Output,
 }
 
 impl Cli {
@@ -180,6 +203,15 @@ pub(super) struct Serve {
         value_delimiter = ','
     )]
     pub(super) absolute_zone: Vec<Name>,
+
+    /// Give answers for so long after their time when no upstream replies, for example `60m`.
+    #[arg(long, env = "KUBEBRIDGE_SERVE_STALE", value_name = "DURATION", value_parser = duration::parse)]
+    pub(super) serve_stale: Option<Duration>,
+
+    /// Ask again before its time is over for what is asked for again and again.
+    #[arg(long, env = "KUBEBRIDGE_PREFETCH", action = ArgAction::SetTrue)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(super) prefetch: bool,
 
     /// How upstreams are asked: all at once, or the best first and the next when it fails or is late.
     #[arg(long, env = "KUBEBRIDGE_FANOUT", value_enum, default_value = "all")]

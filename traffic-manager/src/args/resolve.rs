@@ -17,6 +17,9 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// before the 5 s after which stub resolvers ask again.
 const LONGEST_TIMEOUT: Duration = Duration::from_millis(4500);
 
+/// The longest time for stale answers: a week, beyond which RFC 8767 §5 sees no use.
+const LONGEST_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Makes a configuration of flags.
 pub(super) fn config(flags: Serve) -> Result<Config> {
     let source = source(&flags)?;
@@ -34,6 +37,15 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
             super::duration::text(timeout)
         );
         return Err(usage(message, "use a value between 1ms and 4500ms"));
+    }
+    if let Some(longest) = flags.serve_stale
+        && (longest.is_zero() || longest > LONGEST_STALE)
+    {
+        let message = format!(
+            "--serve-stale {} is out of range",
+            super::duration::text(longest)
+        );
+        return Err(usage(message, "use a value between 1ms and 10080m"));
     }
     let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
     if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
@@ -62,6 +74,8 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         answer_order,
         bare_single_label,
         absolute_zone,
+        serve_stale,
+        prefetch,
         fanout,
         auth,
         tls_cert: _,
@@ -84,6 +98,8 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         fanout,
         bare_single_label,
         absolute_zones: absolute_zone,
+        serve_stale,
+        prefetch,
     };
     Ok(Config {
         dns_listen,

@@ -360,6 +360,7 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
         ranges: watch::Sender::default().subscribe(),
         resolver,
         metrics: Arc::new(Metrics::new("0")),
+        explains: Arc::default(),
         auth: Auth::PortForward,
         shutdown: shutdown.clone(),
     };
