@@ -4,10 +4,12 @@
 //! While the manager is out of reach, the cluster's last answers stand in ([`crate::stale`]).
 //! Sockets, and what is done about packets in general, are `dns`'s server.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use kubebridge_dns::message::{self, Checked, Query};
 use kubebridge_dns::name::ResponseCode;
 use kubebridge_dns::server::{self, Handler, Limits, Transport};
@@ -23,6 +25,10 @@ use crate::routes::RouteTable;
 use crate::stale::StaleAnswers;
 use crate::task::Essential;
 use crate::zones::{Destination, Zones};
+
+pub use explained::{Explained, ManagerSide, Source};
+
+mod explained;
 
 /// How long queries in flight may take when the resolver ends: nobody is sent to it any longer.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -68,12 +74,18 @@ impl LocalDns {
     /// Nothing outside our reach may keep an answer of the cluster, so its TTLs become 0, or follow
     /// an alias by itself, so that only the addresses at its end are given.
     async fn ask_cluster(&self, packet: Vec<u8>, query: &Query) -> Option<Vec<u8>> {
-        match self.exchange.ask(packet).await {
+        let outcome = self.exchange.ask(packet).await;
+        self.take(outcome, query).map(|(reply, _)| reply)
+    }
+
+    /// Makes the answer out of what the cluster said, or did not say.
+    fn take(&self, outcome: Result<Vec<u8>, AskError>, query: &Query) -> Option<(Vec<u8>, Source)> {
+        match outcome {
             Ok(reply) => {
                 let mut reply = message::flatten_addresses(reply, query);
                 message::zero_ttls(&mut reply);
                 self.stale.note(query, &reply, self.clock.now());
-                Some(reply)
+                Some((reply, Source::Manager))
             }
             Err(AskError::NotAQuery) => None,
             Err(
@@ -82,18 +94,19 @@ impl LocalDns {
                 | AskError::Overloaded
                 | AskError::Unavailable(_)),
             ) => {
-                if let Some(reply) = self.ask_memory(query, &error) {
+                if let Some((reply, age)) = self.ask_memory(query, &error) {
                     tracing::debug!(name = %query.name, %error, "cluster name answered stale");
-                    return Some(reply);
+                    return Some((reply, Source::Stale { age }));
                 }
                 tracing::debug!(name = %query.name, %error, "cluster name not resolved");
-                Some(message::error_reply(query, ResponseCode::SERVFAIL))
+                let failure = message::error_reply(query, ResponseCode::SERVFAIL);
+                Some((failure, Source::Session))
             }
         }
     }
 
-    /// The cluster's last answer, while the manager is out of reach.
-    fn ask_memory(&self, query: &Query, error: &AskError) -> Option<Vec<u8>> {
+    /// The cluster's last answer and its age, while the manager is out of reach.
+    fn ask_memory(&self, query: &Query, error: &AskError) -> Option<(Vec<u8>, Duration)> {
         if *error != AskError::TunnelDown && !self.exchange.is_down() {
             return None;
         }
@@ -122,22 +135,23 @@ pub struct Serving(Essential);
 impl Serving {
     /// Starts serving on a pair of sockets.
     #[must_use]
-    pub fn start(resolver: LocalDns, udp: UdpSocket, tcp: TcpListener) -> Self {
+    pub fn start(resolver: Arc<LocalDns>, udp: UdpSocket, tcp: TcpListener) -> Self {
         let shutdown = CancellationToken::new();
         let limits = Limits {
             drain: DRAIN,
             ..Limits::default()
         };
-        let serving = server::serve(
-            vec![udp],
-            vec![tcp],
-            Arc::new(resolver),
-            limits,
-            shutdown.clone(),
-        );
+        let originals = Arc::clone(&resolver.originals);
+        let serving = server::serve(vec![udp], vec![tcp], resolver, limits, shutdown.clone());
+        let stop = shutdown.clone();
         let task = async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "resolver failed");
+            // Ends before serving does, which answers first what is in flight.
+            let watching = originals.run(stop).then(|()| pending::<()>());
+            tokio::select! {
+                ended = serving => if let Err(error) = ended {
+                    tracing::error!(%error, "resolver failed");
+                },
+                () = watching => {}
             }
         };
         let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));

@@ -1,7 +1,8 @@
-//! Asks every candidate of every upstream at once and lets `settle` decide; whatever is still under way then is dropped.
+//! Asks upstreams about every candidate and lets `settle` decide; whatever is still under way then is dropped.
 //!
 //! Our own records are consulted first: a verdict of theirs settles its candidate, and an alias of
-//! theirs is followed here. What replies mean (`interpret`) and who wins (`settle`) is decided elsewhere.
+//! theirs is followed here. What replies mean (`interpret`), whom to ask when (`policy`) and who
+//! wins (`settle`) is decided elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +13,17 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
-use crate::flight::Member;
+use crate::explain::{
+    Asked, Event, NotAsked, OwnVerdict, Recording, Said, note, note_spared, note_unfit,
+};
 use crate::interpret::{Finding, Kind, NoReply, Told};
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
+use crate::policy::{FanoutPolicy, Turns};
 use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
-use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
+use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Status, Verdict};
+use crate::upstreams::{Member, usable};
 
 /// The most upstream queries of one client query, aliases included (design §3, Bounds).
 const MOST_QUERIES: usize = 64;
@@ -33,8 +38,11 @@ pub(crate) struct Fanout {
     pub(crate) cluster_domain: Name,
     pub(crate) kind: Kind,
     pub(crate) order: AnswerOrder,
+    pub(crate) policy: FanoutPolicy,
     pub(crate) deadline: Instant,
     pub(crate) spent: Arc<AtomicUsize>,
+    /// Where somebody wants to know how the answer comes about.
+    pub(crate) recording: Recording,
 }
 
 /// The verdict, and the finding it points at.
@@ -48,16 +56,26 @@ pub(crate) struct Outcomes {
     pub(crate) reason: Option<ExtendedError>,
     /// Where the aliases that were met led, the winner's and the others'.
     pub(crate) aliases: Vec<Name>,
+    /// How each candidate stood at the end, where somebody wants to know.
+    pub(crate) standings: Vec<Option<Status>>,
 }
 
 /// A source's finding about a candidate, on its way.
 type Asking = BoxFuture<'static, (Spot, Finding)>;
+
+/// The upstreams for one candidate, and whose turn it is.
+struct Lane {
+    candidate: usize,
+    members: Vec<Arc<Member>>,
+    turns: Turns,
+}
 
 /// The state of one fan-out under way.
 struct Run<'a> {
     fanout: &'a Fanout,
     candidates: &'a [Candidate],
     settle: Settle,
+    lanes: Vec<Lane>,
     asking: FuturesUnordered<Asking>,
     findings: Vec<(Spot, Finding)>,
 }
@@ -68,6 +86,7 @@ impl Fanout {
         let window = self
             .members
             .iter()
+            .filter(|member| !member.is_avoided())
             .map(|member| member.window())
             .max()
             .unwrap_or(Duration::ZERO);
@@ -75,6 +94,7 @@ impl Fanout {
             fanout: self,
             candidates,
             settle: Settle::new(self.order, window, candidates),
+            lanes: Vec::new(),
             asking: FuturesUnordered::new(),
             findings: Vec::new(),
         };
@@ -111,7 +131,9 @@ impl Fanout {
                 if chain.len() > MOST_ALIASES + 1 || chain[..chain.len() - 1].contains(at) {
                     return Finding::failed_for_now();
                 }
-                match Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype) {
+                let told = Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype);
+                self.note_own(at, &told);
+                match told {
                     Told::Follow(next) => chain.push(next),
                     Told::AskUpstreams => break self.upstream_finding(at.clone()).await,
                     Told::Finding(finding) => break finding,
@@ -123,9 +145,29 @@ impl Fanout {
         })
     }
 
+    fn note_own(&self, name: &Name, told: &Told) {
+        if let Some(recorder) = &self.recording
+            && let Some(verdict) = OwnVerdict::of(told)
+        {
+            let name = name.clone();
+            recorder.push(Event::Own { name, verdict });
+        }
+    }
+
     /// Takes one upstream query out of the allowance.
     fn may_spend(&self) -> bool {
         self.spent.fetch_add(1, Ordering::Relaxed) < MOST_QUERIES
+    }
+}
+
+impl Lane {
+    /// Returns the upstream whose turn it is.
+    fn next(&mut self, now: Instant, policy: FanoutPolicy) -> Option<Arc<Member>> {
+        let members = &self.members;
+        let turn = self
+            .turns
+            .take(now, |turn| policy.patience(&members[turn]))?;
+        Some(Arc::clone(&members[turn]))
     }
 }
 
@@ -145,7 +187,9 @@ impl Run<'_> {
                 candidate: index,
                 source: 0,
             };
-            match Told::by(verdict, &candidate.name, rtype) {
+            let told = Told::by(verdict, &candidate.name, rtype);
+            self.fanout.note_own(&candidate.name, &told);
+            match told {
                 Told::Finding(finding) => {
                     self.settle.expect(index, 1);
                     let is_end = matches!(finding.outcome, Outcome::Data | Outcome::NoData(_))
@@ -168,59 +212,114 @@ impl Run<'_> {
         let each = (MOST_QUERIES / self.candidates.len().max(1))
             .clamp(1, self.fanout.members.len().max(1));
         for index in upstream {
-            self.ask_upstreams(index, each);
+            self.open_lane(index, each);
         }
     }
 
-    fn ask_upstreams(&mut self, index: usize, most: usize) {
-        let members = &self.fanout.members[..most.min(self.fanout.members.len())];
-        self.settle.expect(index, members.len());
-        for (source, member) in members.iter().enumerate() {
+    /// Lines up the upstreams that may be asked about a candidate.
+    fn open_lane(&mut self, candidate: usize, most: usize) {
+        let mut members = usable(&self.fanout.members, &self.candidates[candidate].name);
+        self.fanout.policy.arrange(&mut members);
+        members.truncate(most);
+        let name = &self.candidates[candidate].name;
+        note_unfit(&self.fanout.recording, &self.fanout.members, &members, name);
+        if members.is_empty() && !self.fanout.members.is_empty() {
+            // All of them lead back to us for this name, which may change any time.
+            self.settle.expect(candidate, 1);
             let spot = Spot {
-                candidate: index,
-                source,
+                candidate,
+                source: 0,
             };
-            if !self.fanout.may_spend() {
-                self.take(spot, Finding::failed());
-                continue;
-            }
-            let (name, kind) = (self.candidates[index].name.clone(), self.fanout.kind);
-            let (member, deadline) = (Arc::clone(member), self.fanout.deadline);
-            self.asking.push(Box::pin(async move {
-                let reply = member.ask(&name, kind, deadline).await;
-                let finding = match reply {
-                    Ok(reply) => Finding::of_reply(&reply, &name, kind),
-                    Err(reason) => Finding::unanswered(reason),
-                };
-                (spot, finding)
-            }));
+            return self.take(spot, Finding::failed_for_now());
         }
+        self.settle.expect(candidate, 0);
+        let turns = Turns::new(members.len(), Instant::now());
+        self.lanes.push(Lane {
+            candidate,
+            members,
+            turns,
+        });
+    }
+
+    /// Asks every upstream whose turn has come.
+    fn take_turns(&mut self) {
+        let (now, policy) = (Instant::now(), self.fanout.policy);
+        for index in 0..self.lanes.len() {
+            while let Some(member) = self.lanes[index].next(now, policy) {
+                self.ask(self.lanes[index].candidate, member);
+            }
+        }
+    }
+
+    fn ask(&mut self, candidate: usize, member: Arc<Member>) {
+        let source = self.settle.expect_another(candidate);
+        let spot = Spot { candidate, source };
+        if !self.fanout.may_spend() {
+            note(&self.fanout.recording, || Event::NotAsked {
+                name: Some(self.candidates[candidate].name.clone()),
+                upstream: member.spec().clone(),
+                because: NotAsked::Allowance,
+            });
+            self.take(spot, Finding::failed());
+            return;
+        }
+        let (name, kind) = (self.candidates[candidate].name.clone(), self.fanout.kind);
+        let deadline = self.fanout.deadline;
+        let recording = self.fanout.recording.clone();
+        self.asking.push(Box::pin(async move {
+            let asked = Asked::begin(&recording, &name, member.spec());
+            let reply = member.ask(&name, kind, deadline).await;
+            let finding = match &reply {
+                Ok(reply) => Finding::of_reply(reply, &name, kind),
+                Err(error) => Finding::unanswered(NoReply::from(&**error)),
+            };
+            if let Some(asked) = asked {
+                asked.said(match &reply {
+                    Ok(reply) => Said::by(reply, &finding),
+                    Err(error) => Said::nothing(error),
+                });
+            }
+            (spot, finding)
+        }));
     }
 
     fn take(&mut self, spot: Spot, finding: Finding) {
-        self.settle.record(spot, finding.outcome, Instant::now());
+        let now = Instant::now();
+        let mut lanes = self.lanes.iter_mut();
+        if let Some(lane) = lanes.find(|lane| lane.candidate == spot.candidate) {
+            match finding.outcome {
+                Outcome::Failed => lane.turns.failed(spot.source, now),
+                Outcome::Data | Outcome::NoData(_) | Outcome::NxDomain(_) => lane.turns.end(),
+            }
+        }
+        self.settle.record(spot, finding.outcome, now);
         self.findings.push((spot, finding));
     }
 
     /// Waits for outcomes until there is a verdict.
     async fn verdict(&mut self) -> Verdict {
         loop {
+            self.take_turns();
             let until = match self.settle.decide(Instant::now()) {
                 Decision::Done(verdict) => return verdict,
                 Decision::Launch => {
+                    note(&self.fanout.recording, || Event::LastStage);
                     self.launch(Stage::Second);
                     continue;
                 }
-                Decision::Wait(until) => until.map_or(self.fanout.deadline, |until| {
-                    until.min(self.fanout.deadline)
-                }),
+                Decision::Wait(until) => until,
             };
+            let turns = self.lanes.iter().filter_map(|lane| lane.turns.due());
+            let until = turns.chain(until).fold(self.fanout.deadline, Instant::min);
             tokio::select! {
                 biased;
                 Some((spot, finding)) = self.asking.next() => self.take(spot, finding),
                 () = sleep_until(until) => {
                     if Instant::now() >= self.fanout.deadline {
+                        note(&self.fanout.recording, || Event::DeadlineOver);
                         self.settle.give_up();
+                    } else {
+                        note(&self.fanout.recording, || Event::WindowOver);
                     }
                 }
             }
@@ -233,6 +332,14 @@ impl Run<'_> {
             .iter()
             .all(|(_, finding)| finding.keeps_failure);
         let reason = self.reason();
+        for lane in &self.lanes {
+            let (name, taken) = (&self.candidates[lane.candidate].name, lane.turns.taken());
+            note_spared(&self.fanout.recording, &lane.members, taken, name);
+        }
+        let standings = match self.fanout.recording {
+            Some(_) => self.settle.standings(Instant::now()),
+            None => Vec::new(),
+        };
         let records = self
             .findings
             .iter()
@@ -258,6 +365,7 @@ impl Run<'_> {
             keeps_failure,
             reason,
             aliases,
+            standings,
         }
     }
 
@@ -270,7 +378,7 @@ impl Run<'_> {
             match finding.no_reply? {
                 NoReply::Silence => silent = true,
                 NoReply::Network => {}
-                NoReply::Other => return None,
+                NoReply::Other | NoReply::NoRoom => return None,
             }
         }
         let reason = if silent {

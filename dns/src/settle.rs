@@ -88,7 +88,7 @@ struct Contender {
 
 /// What is known about a contender at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+pub(crate) enum Status {
     Pending(Option<Instant>),
     Data(usize),
     NoData(usize, Option<u32>),
@@ -129,6 +129,13 @@ impl Settle {
     /// Says how many sources a candidate is asked of; none makes it a failed one.
     pub(crate) fn expect(&mut self, candidate: usize, sources: usize) {
         self.contenders[candidate].replies = vec![None; sources];
+    }
+
+    /// Says that a candidate is asked of one more source, and which number it has.
+    pub(crate) fn expect_another(&mut self, candidate: usize) -> usize {
+        let replies = &mut self.contenders[candidate].replies;
+        replies.push(None);
+        replies.len() - 1
     }
 
     /// Takes in what a source said.
@@ -259,6 +266,14 @@ impl Settle {
             better,
             passed_over,
         })
+    }
+
+    /// Says how each candidate stands; `None` is for those whose stage did not begin.
+    pub(crate) fn standings(&self, now: Instant) -> Vec<Option<Status>> {
+        let standing = |contender: &Contender| {
+            (contender.stage <= self.stage).then(|| contender.status(now, self.window))
+        };
+        self.contenders.iter().map(standing).collect()
     }
 
     fn launched(&self) -> impl Iterator<Item = (usize, &Contender)> {

@@ -7,11 +7,13 @@
 pub mod cidr;
 pub mod codec;
 pub mod error;
+pub mod explain;
 pub mod names;
 pub mod routes;
 pub mod session;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+pub mod upstreams;
 
 /// The generated messages, client and server of `kubebridge.v1`.
 #[expect(

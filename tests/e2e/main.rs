@@ -7,6 +7,8 @@ mod api_server;
 mod bad_input;
 mod changes;
 mod demo;
+mod dns_tools;
+mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;

@@ -39,6 +39,8 @@ pub struct Resolution {
     pub resolv_conf: Option<PathBuf>,
     /// Upstreams in place of the file's nameservers.
     pub upstreams: Vec<UpstreamSpec>,
+    /// The authorities that encrypted upstreams must be certified by; none for the system's.
+    pub upstream_cas: Vec<PathBuf>,
     /// A search list in place of the file's.
     pub search: Vec<Name>,
     /// Names with fewer dots than this are expanded first.
@@ -51,10 +53,16 @@ pub struct Resolution {
     pub cluster_domain: Option<Name>,
     /// Which answer wins.
     pub answer_order: AnswerOrder,
+    /// How upstreams are asked.
+    pub fanout: Fanout,
     /// Whether an expanded name is also tried as it is.
     pub bare_single_label: BareSingleLabel,
     /// Zones whose names are never expanded.
     pub absolute_zones: Vec<Name>,
+    /// How long after their time answers are given when no upstream replies; not at all without it.
+    pub serve_stale: Option<Duration>,
+    /// Whether answers that are asked for again and again are made anew before their time is over.
+    pub prefetch: bool,
 }
 
 /// Where Services come from.
@@ -100,6 +108,15 @@ pub enum AnswerOrder {
     Search,
     /// The first to arrive.
     First,
+}
+
+/// How upstreams are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fanout {
+    /// All at once.
+    All,
+    /// The best one first, the next when it fails or is late.
+    Hedged,
 }
 
 /// Whether an expanded name is also tried as it is.
@@ -177,14 +194,18 @@ impl Default for Resolution {
         Self {
             resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
             upstreams: Vec::new(),
+            upstream_cas: Vec::new(),
             search: Vec::new(),
             ndots: None,
             timeout: None,
             attempts: None,
             cluster_domain: None,
             answer_order: AnswerOrder::Search,
+            fanout: Fanout::All,
             bare_single_label: BareSingleLabel::Last,
             absolute_zones: Vec::new(),
+            serve_stale: None,
+            prefetch: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The gRPC service over sessions, index and resolver. Knows no Kubernetes object.
 //!
-//! Each call has its file; this one holds what they share, and says which calls are not built yet.
+//! Each call has its file; this one holds what they share.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,11 +21,15 @@ use crate::kubernetes::namespaces::Observed;
 use crate::metrics::Metrics;
 use crate::sessions::{Session, Sessions};
 
+pub use self::explain::Explains;
+
 mod exchange;
+mod explain;
 mod namespaces;
 mod open;
 mod routes;
 pub mod serve;
+mod upstreams;
 
 /// The longest echo: enough to fill a few packets, too little to be a way to move data.
 const MAX_ECHO: usize = 4096;
@@ -48,6 +52,8 @@ pub struct Service {
     pub resolver: Arc<Resolver>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// What is being explained.
+    pub explains: Arc<Explains>,
     /// How a session proves what it may do.
     pub auth: Auth,
     /// Ends the streams.
@@ -121,16 +127,18 @@ impl TrafficManager for Service {
 
     async fn explain(
         &self,
-        _request: Request<v1::ExplainRequest>,
+        request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::ExplainResponse>, Status> {
-        Err(Status::unimplemented("Explain is not built yet"))
+        let explained = explain::explain(self, request.into_inner()).await?;
+        Ok(Response::new(explained))
     }
 
     async fn watch_upstreams(
         &self,
-        _request: Request<v1::WatchUpstreamsRequest>,
+        request: Request<v1::WatchUpstreamsRequest>,
     ) -> Result<Response<Self::WatchUpstreamsStream>, Status> {
-        Err(Status::unimplemented("WatchUpstreams is not built yet"))
+        let session = self.session(&request.into_inner().session_id)?;
+        Ok(Response::new(Box::pin(upstreams::stream(self, session))))
     }
 
     async fn echo(

@@ -20,11 +20,13 @@ use super::*;
 use crate::config::{Namespaces, Resolution};
 
 mod dns;
+mod explain;
 mod lifecycle;
 mod newer;
 mod races;
 mod routes;
 mod sessions;
+mod upstreams;
 
 /// How long anything may take that a test waits for: no measure of it, but the end of a hang.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use kubebridge_dns::name::Name;
 use kubebridge_dns::upstream::UpstreamSpec;
 use kubebridge_proto::names::check_label;
 
 use super::duration;
-use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, LogFormat};
+use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat};
+use crate::upstreams::ask::Output;
 
 /// Resolves and streams the Services of a cluster for kubebridge laptops.
 #[derive(Debug, Parser)]
@@ -33,14 +34,36 @@ pub(super) enum Command {
     Serve(Box<Serve>),
     /// Check flags, environment and file, and print the configuration they make.
     CheckConfig(Box<Serve>),
+    /// Show the health of a running manager's upstreams; exit 1 when none is good.
+    Upstreams(UpstreamsFlags),
 }
 
 impl Command {
-    pub(super) fn flags(&self) -> &Serve {
+    /// Returns the file with more flags.
+    pub(super) fn config_file(&self) -> Option<&PathBuf> {
         match self {
-            Self::Serve(flags) | Self::CheckConfig(flags) => flags,
+            Self::Serve(flags) | Self::CheckConfig(flags) => flags.config.as_ref(),
+            Self::Upstreams(_) => None,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UpstreamsFlags {
+    /// Admin address and port of the manager; it answers this to loopback alone.
+    #[arg(long, env = "KUBEBRIDGE_ADMIN", value_name = "ADDR:PORT")]
+    #[arg(default_value = "127.0.0.1:7081")]
+    pub(super) admin: SocketAddr,
+
+    /// How the answer is printed.
+    #[arg(
+        short,
+        long,
+        env = "KUBEBRIDGE_OUTPUT",
+        value_enum,
+        default_value = "text"
+    )]
+    pub(super) output: Output,
 }
 
 impl Cli {
@@ -48,15 +71,6 @@ impl Cli {
     pub(super) fn try_parse_from_all(arguments: &[OsString]) -> Result<Self, clap::Error> {
         Self::try_parse_from(arguments)
     }
-}
-
-/// How upstreams are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Fanout {
-    /// All at once.
-    All,
-    /// The best one first.
-    Hedged,
 }
 
 #[derive(Debug, Args)]
@@ -85,7 +99,7 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_RESOLV_CONF", value_name = "FILE")]
     pub(super) resolv_conf: Option<PathBuf>,
 
-    /// Upstream DNS server in place of the file's nameservers, `ADDRESS[:PORT]`; may be repeated.
+    /// Upstream DNS server in place of the file's nameservers: `ADDRESS[:PORT]`, `tls://ADDRESS#NAME` or `https://ADDRESS#NAME`; may be repeated.
     #[arg(
         long,
         env = "KUBEBRIDGE_UPSTREAM",
@@ -93,6 +107,15 @@ pub(super) struct Serve {
         value_delimiter = ','
     )]
     pub(super) upstream: Vec<UpstreamSpec>,
+
+    /// PEM file of authorities for encrypted upstreams in place of the system's, read again when it changes; may be repeated.
+    #[arg(
+        long,
+        env = "KUBEBRIDGE_UPSTREAM_CA",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    pub(super) upstream_ca: Vec<PathBuf>,
 
     /// Search domain in place of the file's, in order; may be repeated.
     #[arg(
@@ -181,7 +204,16 @@ pub(super) struct Serve {
     )]
     pub(super) absolute_zone: Vec<Name>,
 
-    /// How upstreams are asked; `hedged` is not built yet.
+    /// Give answers for so long after their time when no upstream replies, for example `60m`.
+    #[arg(long, env = "KUBEBRIDGE_SERVE_STALE", value_name = "DURATION", value_parser = duration::parse)]
+    pub(super) serve_stale: Option<Duration>,
+
+    /// Ask again before its time is over for what is asked for again and again.
+    #[arg(long, env = "KUBEBRIDGE_PREFETCH", action = ArgAction::SetTrue)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(super) prefetch: bool,
+
+    /// How upstreams are asked: all at once, or the best first and the next when it fails or is late.
     #[arg(long, env = "KUBEBRIDGE_FANOUT", value_enum, default_value = "all")]
     pub(super) fanout: Fanout,
 

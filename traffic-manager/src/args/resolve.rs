@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use kubebridge_dns::upstream::{Protocol, UpstreamSpec};
 
-use super::flags::{Fanout, Serve};
+use super::flags::Serve;
 use crate::config::{Config, Namespaces, Resolution, Source};
 use crate::failure::{Exit, Failure};
 
@@ -15,6 +16,9 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The longest attempt: the whole of a resolution takes at most 4.5 s, so that an answer comes
 /// before the 5 s after which stub resolvers ask again.
 const LONGEST_TIMEOUT: Duration = Duration::from_millis(4500);
+
+/// The longest time for stale answers: a week, beyond which RFC 8767 §5 sees no use.
+const LONGEST_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Makes a configuration of flags.
 pub(super) fn config(flags: Serve) -> Result<Config> {
@@ -34,6 +38,21 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         );
         return Err(usage(message, "use a value between 1ms and 4500ms"));
     }
+    if let Some(longest) = flags.serve_stale
+        && (longest.is_zero() || longest > LONGEST_STALE)
+    {
+        let message = format!(
+            "--serve-stale {} is out of range",
+            super::duration::text(longest)
+        );
+        return Err(usage(message, "use a value between 1ms and 10080m"));
+    }
+    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
+    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
+        let message = "--upstream-ca needs an encrypted upstream";
+        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
+        return Err(usage(message, hint));
+    }
     // Every field by name: a flag that is not used fails the build.
     let Serve {
         dns_listen,
@@ -41,6 +60,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         admin_listen,
         resolv_conf,
         upstream,
+        upstream_ca,
         search,
         ndots,
         timeout,
@@ -54,7 +74,9 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         answer_order,
         bare_single_label,
         absolute_zone,
-        fanout: _,
+        serve_stale,
+        prefetch,
+        fanout,
         auth,
         tls_cert: _,
         tls_key: _,
@@ -66,14 +88,18 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
     let resolution = Resolution {
         resolv_conf: resolv_conf_or_default(resolv_conf),
         upstreams: upstream,
+        upstream_cas: upstream_ca,
         search,
         ndots,
         timeout,
         attempts,
         cluster_domain,
         answer_order,
+        fanout,
         bare_single_label,
         absolute_zones: absolute_zone,
+        serve_stale,
+        prefetch,
     };
     Ok(Config {
         dns_listen,
@@ -135,7 +161,6 @@ fn refuse_not_built(flags: &Serve) -> Result<()> {
         ("--tls-key", flags.tls_key.is_some()),
         ("--tls-ca", flags.tls_ca.is_some()),
         ("--egress", flags.egress.is_some()),
-        ("--fanout hedged", flags.fanout == Fanout::Hedged),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),

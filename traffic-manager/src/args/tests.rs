@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::*;
-use crate::config::{AnswerOrder, Namespaces, Source};
+use crate::config::{AnswerOrder, Fanout, Namespaces, Source};
 use crate::failure::report;
+use crate::upstreams::ask::Output;
 
 fn parsed(arguments: &[&str]) -> Result<Invocation> {
     parse([&["traffic-manager"], arguments].concat())
@@ -14,7 +15,7 @@ fn parsed(arguments: &[&str]) -> Result<Invocation> {
 fn serve(arguments: &[&str]) -> Config {
     match parsed(&[&["serve"], arguments].concat()).unwrap() {
         Invocation::Serve(config) => *config,
-        Invocation::Print(text) => panic!("printed {text}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -46,6 +47,9 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(config.auth, crate::config::Auth::Token);
     assert_eq!(config.source, Source::None);
     assert_eq!(config.resolution.answer_order, AnswerOrder::Search);
+    assert_eq!(config.resolution.fanout, Fanout::All);
+    let hedged = serve(&["--fanout=hedged"]);
+    assert_eq!(hedged.resolution.fanout, Fanout::Hedged);
 }
 
 #[test]
@@ -117,6 +121,14 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: --timeout 0ms is out of range",
     ),
     (
+        &["serve", "--serve-stale=0s"],
+        "error: --serve-stale 0ms is out of range",
+    ),
+    (
+        &["serve", "--serve-stale=10081m"],
+        "error: --serve-stale 604860000ms is out of range",
+    ),
+    (
         &["serve", "--attempts=0"],
         "error: invalid value '0' for '--attempts <N>'",
     ),
@@ -127,6 +139,10 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
     (
         &["serve", "--upstream=dns.example"],
         "error: invalid value 'dns.example' for '--upstream <SPEC>'",
+    ),
+    (
+        &["serve", "--upstream=192.0.2.1", "--upstream-ca=ca.pem"],
+        "error: --upstream-ca needs an encrypted upstream\nhint: add --upstream tls://",
     ),
     (
         &["serve", "--search=a..b"],
@@ -174,8 +190,8 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: --egress is not built yet",
     ),
     (
-        &["serve", "--fanout=hedged"],
-        "error: --fanout hedged is not built yet",
+        &["serve", "--fanout=ordered"],
+        "error: invalid value 'ordered' for '--fanout <FANOUT>' [possible values: all, hedged]",
     ),
     (
         &["serve", "--auth=none"],
@@ -213,6 +229,26 @@ fn bad_flags_name_flag_value_and_fix_and_exit_64() {
         );
         assert_eq!(code, 64, "{arguments:?}");
     }
+}
+
+#[test]
+fn upstreams_asks_the_admin_port_of_this_pod_unless_told_another() {
+    for (arguments, admin, output) in [
+        (vec!["upstreams"], "127.0.0.1:7081", Output::Text),
+        (
+            vec!["upstreams", "--admin=[::1]:9", "-o", "json"],
+            "[::1]:9",
+            Output::Json,
+        ),
+    ] {
+        let Invocation::Upstreams(ask) = parsed(&arguments).unwrap() else {
+            panic!("{arguments:?}")
+        };
+        let admin = admin.parse().unwrap();
+        assert_eq!(ask, Ask { admin, output });
+    }
+    let (_, code) = refused(&["upstreams", "--admin=manager"]);
+    assert_eq!(code, 64);
 }
 
 #[test]
@@ -326,6 +362,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "check-config",
         "--resolv-conf=/etc/hostname",
         "--upstream=10.96.0.10:5353",
+        "--upstream=tls://192.0.2.1#dns.example",
+        "--upstream-ca=/etc/hostname",
         "--search=a.svc.cluster.local",
         "--ndots=2",
         "--timeout=1s",
@@ -335,6 +373,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "--namespace=shop",
         "--bare-single-label=never",
         "--absolute-zone=example.com",
+        "--serve-stale=60m",
+        "--prefetch",
         "--auth=port-forward",
     ];
     let Invocation::Print(first) = parsed(&arguments).unwrap() else {
@@ -345,6 +385,7 @@ fn what_check_config_prints_is_a_configuration_file() {
         panic!("nothing printed")
     };
     assert_eq!(first, second);
+    assert!(first.contains("serve-stale: \"3600000ms\"\n") && first.contains("prefetch: true\n"));
     assert!(first.contains("timeout: \"1000ms\"\n") && first.contains("kubernetes: true\n"));
 }
 

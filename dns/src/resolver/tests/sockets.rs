@@ -18,8 +18,9 @@ struct Engaged {
 }
 
 impl Handler for Engaged {
-    async fn handle(&self, packet: Vec<u8>, _: SocketAddr, _: Transport) -> Option<Vec<u8>> {
-        self.resolver.answer(&packet, &self.view).await
+    async fn handle(&self, packet: Vec<u8>, peer: SocketAddr, _: Transport) -> Option<Vec<u8>> {
+        let asker = Asker::at(peer, Arc::clone(&self.view));
+        self.resolver.answer(&packet, &asker).await
     }
 }
 
