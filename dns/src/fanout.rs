@@ -12,13 +12,13 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
-use crate::flight::Member;
 use crate::interpret::{Finding, Kind, NoReply, Told};
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
 use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
 use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
+use crate::upstreams::{Member, usable};
 
 /// The most upstream queries of one client query, aliases included (design §3, Bounds).
 const MOST_QUERIES: usize = 64;
@@ -173,9 +173,10 @@ impl Run<'_> {
     }
 
     fn ask_upstreams(&mut self, index: usize, most: usize) {
-        let members = &self.fanout.members[..most.min(self.fanout.members.len())];
+        let mut members = usable(&self.fanout.members, &self.candidates[index].name);
+        members.truncate(most);
         self.settle.expect(index, members.len());
-        for (source, member) in members.iter().enumerate() {
+        for (source, member) in members.into_iter().enumerate() {
             let spot = Spot {
                 candidate: index,
                 source,
@@ -185,7 +186,7 @@ impl Run<'_> {
                 continue;
             }
             let (name, kind) = (self.candidates[index].name.clone(), self.fanout.kind);
-            let (member, deadline) = (Arc::clone(member), self.fanout.deadline);
+            let deadline = self.fanout.deadline;
             self.asking.push(Box::pin(async move {
                 let reply = member.ask(&name, kind, deadline).await;
                 let finding = match reply {

@@ -9,6 +9,7 @@ mod fanout;
 mod flight;
 pub mod forward;
 mod framing;
+mod health;
 mod interpret;
 pub mod message;
 pub mod name;
@@ -23,4 +24,5 @@ pub mod split;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;
 pub mod upstream;
+pub mod upstreams;
 pub mod view;

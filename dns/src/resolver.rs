@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, trace, trace_span};
 
+use self::noticed::Noticed;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
 use crate::fanout::{Fanout, Outcomes};
-use crate::flight::Member;
 use crate::interpret::Kind;
 use crate::message::{Checked, Query, check, error_reply};
 use crate::name::{Name, RecordType, ResponseCode};
@@ -27,6 +26,7 @@ use crate::rewrite::{Resolution, data, no_data, no_name};
 use crate::search::{Candidate, candidates, never_expanded};
 use crate::settle::Settled;
 use crate::upstream::Upstream;
+use crate::upstreams::{self, Member, Upstreams};
 use crate::view::View;
 
 pub use self::asker::Asker;
@@ -34,6 +34,7 @@ pub use self::stats::Stats;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
+mod noticed;
 mod special;
 mod stats;
 #[cfg(test)]
@@ -58,8 +59,8 @@ const MOST_WAITING: usize = 16_384;
 /// What a resolver is made of.
 #[derive(Clone)]
 pub struct ResolverConfig {
-    /// The upstreams, all asked at once.
-    pub upstreams: Vec<Arc<dyn Upstream>>,
+    /// The upstreams. Who made the set drives [`Upstreams::run`].
+    pub upstreams: Arc<Upstreams>,
     /// The time a query may take in all, at most [`LONGEST_TOTAL`].
     pub total: Duration,
     /// Which candidate wins.
@@ -86,7 +87,9 @@ pub struct Resolver {
 struct Engine {
     cache: Cache,
     local: Arc<dyn LocalRecords>,
-    members: RwLock<Arc<[Arc<Member>]>>,
+    upstreams: Arc<Upstreams>,
+    /// The changes of the upstreams that the cache knows of.
+    noticed: Noticed,
     flights: Semaphore,
     total: AtomicDuration,
     counts: Counts,
@@ -94,8 +97,13 @@ struct Engine {
 }
 
 impl ResolverConfig {
-    /// Makes a configuration with the defaults of design §3.
+    /// Makes a configuration with the defaults of design §3 and a set of these upstreams.
     pub fn new(upstreams: Vec<Arc<dyn Upstream>>) -> Self {
+        Self::of(Upstreams::new(upstreams, upstreams::Settings::default()))
+    }
+
+    /// Makes a configuration with the defaults of design §3 and a set that others share.
+    pub fn of(upstreams: Arc<Upstreams>) -> Self {
         Self {
             upstreams,
             total: DEFAULT_TOTAL,
@@ -114,7 +122,8 @@ impl Resolver {
         let engine = Engine {
             cache: Cache::new(config.cache_bytes, config.cache_entries),
             local,
-            members: RwLock::new(members(config.upstreams)),
+            noticed: Noticed::default(),
+            upstreams: config.upstreams,
             flights: Semaphore::new(config.in_flight_limit.min(Semaphore::MAX_PERMITS)),
             total: AtomicDuration::new(config.total.min(LONGEST_TOTAL)),
             counts: Counts::default(),
@@ -152,8 +161,13 @@ impl Resolver {
 
     /// Replaces the upstreams and forgets every answer of the old ones.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<dyn Upstream>>) {
-        *self.engine.members.write() = members(upstreams);
-        self.flush();
+        self.engine.upstreams.replace(upstreams);
+        self.engine.notice_changes();
+    }
+
+    /// Returns the upstreams.
+    pub fn upstreams(&self) -> &Arc<Upstreams> {
+        &self.engine.upstreams
     }
 
     async fn reply(&self, query: Query, view: &Arc<View>) -> Vec<u8> {
@@ -166,6 +180,7 @@ impl Resolver {
         if !may_see(view, &query.name) || shared && !may_send_bare(view, &query.name) {
             return error_reply(&query, ResponseCode::REFUSED);
         }
+        self.engine.notice_changes();
         let key = Key::new(&query, (!shared).then_some(view.id));
         let cached = self.engine.cache.get(&key, now);
         self.engine.counts.looked_up(cached.is_some());
@@ -222,14 +237,27 @@ impl Engine {
             Err(_) => (Resolution::failure(false), vec![]),
             Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
             Ok(_flight) => {
-                let members = Arc::clone(&self.members.read());
-                let outcomes = self.fanout(query, view, members).run(&candidates).await;
+                let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
+                let mut outcomes = self.fanout(query, view, members).run(&candidates).await;
+                // A failure from before an upstream came back tells nothing about now.
+                outcomes.keeps_failure &= self.upstreams.epoch() == before;
                 let aliases = outcomes.aliases.clone();
                 (conclude(&query.name, &candidates, outcomes), aliases)
             }
         };
         trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
         finish(query, view, candidates, aliases, &resolution)
+    }
+
+    /// Forgets what was kept under upstreams that have changed since (K6, K12).
+    fn notice_changes(&self) {
+        let now = self.upstreams.epoch();
+        if self.noticed.replaced.is_news(now.replaced) {
+            self.cache.flush();
+        }
+        if self.noticed.recoveries.is_news(now.recoveries) {
+            self.cache.forget_failures(Instant::now());
+        }
     }
 
     /// Answers a query that asks for no recursion, if our own records alone can.
@@ -266,10 +294,6 @@ impl Engine {
             spent: Arc::new(AtomicUsize::new(0)),
         }
     }
-}
-
-fn members(upstreams: Vec<Arc<dyn Upstream>>) -> Arc<[Arc<Member>]> {
-    upstreams.into_iter().map(Member::new).collect()
 }
 
 /// Turns the verdict into an answer under the asked name.
@@ -314,13 +338,8 @@ fn finish(
 
 impl std::fmt::Debug for ResolverConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let upstreams: Vec<String> = self
-            .upstreams
-            .iter()
-            .map(|upstream| upstream.spec().to_string())
-            .collect();
         f.debug_struct("ResolverConfig")
-            .field("upstreams", &upstreams)
+            .field("upstreams", &self.upstreams)
             .field("total", &self.total)
             .field("answer_order", &self.answer_order)
             .finish_non_exhaustive()
