@@ -13,6 +13,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
 use crate::interpret::{Finding, Kind, NoReply, Told};
+use crate::loops::Sending;
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
 use crate::records::{LocalRecords, NoLocalRecords};
@@ -35,6 +36,7 @@ pub(crate) struct Fanout {
     pub(crate) order: AnswerOrder,
     pub(crate) deadline: Instant,
     pub(crate) spent: Arc<AtomicUsize>,
+    pub(crate) sending: Sending,
 }
 
 /// The verdict, and the finding it points at.
@@ -109,11 +111,17 @@ impl Fanout {
             let finding = loop {
                 let at = &chain[chain.len() - 1];
                 if chain.len() > MOST_ALIASES + 1 || chain[..chain.len() - 1].contains(at) {
-                    return Finding::failed_for_now();
+                    return Finding::unanswered(NoReply::Loop);
                 }
                 match Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype) {
                     Told::Follow(next) => chain.push(next),
-                    Told::AskUpstreams => break self.upstream_finding(at.clone()).await,
+                    Told::AskUpstreams => {
+                        let finding = self.upstream_finding(at.clone()).await;
+                        if finding.leads_to_any(&chain) {
+                            return Finding::unanswered(NoReply::Loop);
+                        }
+                        break finding;
+                    }
                     Told::Finding(finding) => break finding,
                 }
             };
@@ -175,6 +183,15 @@ impl Run<'_> {
     fn ask_upstreams(&mut self, index: usize, most: usize) {
         let mut members = usable(&self.fanout.members, &self.candidates[index].name);
         members.truncate(most);
+        if members.is_empty() && !self.fanout.members.is_empty() {
+            // All of them lead back to us.
+            self.settle.expect(index, 1);
+            let spot = Spot {
+                candidate: index,
+                source: 0,
+            };
+            return self.take(spot, Finding::unanswered(NoReply::Loop));
+        }
         self.settle.expect(index, members.len());
         for (source, member) in members.into_iter().enumerate() {
             let spot = Spot {
@@ -186,9 +203,9 @@ impl Run<'_> {
                 continue;
             }
             let (name, kind) = (self.candidates[index].name.clone(), self.fanout.kind);
-            let deadline = self.fanout.deadline;
+            let (deadline, sending) = (self.fanout.deadline, self.fanout.sending.clone());
             self.asking.push(Box::pin(async move {
-                let reply = member.ask(&name, kind, deadline).await;
+                let reply = member.ask(&name, kind, deadline, &sending).await;
                 let finding = match reply {
                     Ok(reply) => Finding::of_reply(&reply, &name, kind),
                     Err(reason) => Finding::unanswered(reason),
@@ -271,6 +288,7 @@ impl Run<'_> {
             match finding.no_reply? {
                 NoReply::Silence => silent = true,
                 NoReply::Network => {}
+                NoReply::Loop => return Some(ExtendedError::LOOP),
                 NoReply::Other => return None,
             }
         }

@@ -52,6 +52,8 @@ pub(crate) enum NoReply {
     Network,
     /// What came was no DNS message, or we had no room to ask.
     Other,
+    /// The question leads back to us.
+    Loop,
 }
 
 impl Finding {
@@ -69,15 +71,9 @@ impl Finding {
     /// An upstream that gave no reply.
     pub(crate) fn unanswered(reason: NoReply) -> Self {
         Self {
+            // A loop is no property of the name, and may be gone in a moment.
+            keeps_failure: reason != NoReply::Loop,
             no_reply: Some(reason),
-            ..Self::failed()
-        }
-    }
-
-    /// A failure of our own making that must not be remembered.
-    pub(crate) fn failed_for_now() -> Self {
-        Self {
-            keeps_failure: false,
             ..Self::failed()
         }
     }
@@ -102,6 +98,16 @@ impl Finding {
         self
     }
 
+    /// Says whether an alias in the answer leads to one of these names.
+    pub(crate) fn leads_to_any(&self, names: &[Name]) -> bool {
+        let aliases = self
+            .answer
+            .iter()
+            .filter(|record| record.rtype == RecordType::CNAME);
+        let mut targets = aliases.filter_map(|alias| Name::from_wire(&alias.data).ok());
+        targets.any(|target| names.contains(&target))
+    }
+
     /// Reads an upstream's reply about `candidate`.
     pub(crate) fn of_reply(packet: &[u8], candidate: &Name, kind: Kind) -> Self {
         let Ok(reply) = Reply::read(packet) else {
@@ -116,7 +122,7 @@ impl Finding {
             return Self::failed();
         }
         match chain(&reply.answer, candidate, kind) {
-            None => Self::failed(),
+            None => Self::unanswered(NoReply::Loop),
             Some(chain) if chain.has_data && reply.code == ResponseCode::NOERROR => Self {
                 outcome: Outcome::Data,
                 answer: chain.records,

@@ -19,11 +19,12 @@ use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
 use crate::fanout::{Fanout, Outcomes};
 use crate::interpret::Kind;
-use crate::message::{Checked, Query, check, error_reply};
+use crate::loops::{Loops, Sending};
+use crate::message::{Checked, Origin, Query, check, error_reply};
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::records::LocalRecords;
 use crate::rewrite::{Resolution, data, no_data, no_name};
-use crate::search::{Candidate, candidates, never_expanded};
+use crate::search::{Candidate, alone, candidates, never_expanded};
 use crate::settle::Settled;
 use crate::upstream::Upstream;
 use crate::upstreams::{self, Member, Upstreams};
@@ -71,6 +72,8 @@ pub struct ResolverConfig {
     pub cache_entries: usize,
     /// The most resolutions under way at once; queries for more are answered SERVFAIL.
     pub in_flight_limit: usize,
+    /// What is known about queries that come back. Who made it drives [`Loops::run`].
+    pub loops: Arc<Loops>,
 }
 
 /// Answers queries.
@@ -94,6 +97,7 @@ struct Engine {
     total: AtomicDuration,
     counts: Counts,
     order: AnswerOrder,
+    loops: Arc<Loops>,
 }
 
 impl ResolverConfig {
@@ -111,6 +115,7 @@ impl ResolverConfig {
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
+            loops: Loops::new(),
         }
     }
 }
@@ -119,6 +124,7 @@ impl Resolver {
     /// Makes a resolver; `local` are the records we hold ourselves.
     pub fn new(config: ResolverConfig, local: Arc<dyn LocalRecords>) -> Arc<Self> {
         let stop = CancellationToken::new();
+        config.loops.look_after(&config.upstreams);
         let engine = Engine {
             cache: Cache::new(config.cache_bytes, config.cache_entries),
             local,
@@ -128,6 +134,7 @@ impl Resolver {
             total: AtomicDuration::new(config.total.min(LONGEST_TOTAL)),
             counts: Counts::default(),
             order: config.answer_order,
+            loops: config.loops,
         };
         Arc::new(Self {
             engine: Arc::new(engine),
@@ -141,7 +148,13 @@ impl Resolver {
     /// Answers a packet with a whole, untruncated reply; `None` says nothing.
     pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, &asker.view).await),
+            Checked::Query(query) => {
+                let origin = Origin::of_query(packet);
+                if self.loops().judge(&query, origin, asker.address).is_some() {
+                    return Some(Loops::reply(&query));
+                }
+                Some(self.reply(query, &asker.view, origin).await)
+            }
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
@@ -162,6 +175,7 @@ impl Resolver {
     /// Replaces the upstreams and forgets every answer of the old ones.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<dyn Upstream>>) {
         self.engine.upstreams.replace(upstreams);
+        self.loops().look_after(self.upstreams());
         self.engine.notice_changes();
     }
 
@@ -170,7 +184,12 @@ impl Resolver {
         &self.engine.upstreams
     }
 
-    async fn reply(&self, query: Query, view: &Arc<View>) -> Vec<u8> {
+    /// Returns what is known about queries that come back.
+    pub fn loops(&self) -> &Arc<Loops> {
+        &self.engine.loops
+    }
+
+    async fn reply(&self, query: Query, view: &Arc<View>, origin: Option<Origin>) -> Vec<u8> {
         let now = Instant::now();
         if let Some(resolution) = special::answer(&query, view) {
             return Entry::new(&query, &resolution, Dependencies::default(), now)
@@ -183,10 +202,15 @@ impl Resolver {
         self.engine.notice_changes();
         let key = Key::new(&query, (!shared).then_some(view.id));
         let cached = self.engine.cache.get(&key, now);
+        let key = match origin {
+            // It may be on its way back to where a query of ours waits for it, so it waits for none.
+            Some(origin) => Key::of_other_process(&query, origin.instance),
+            None => key,
+        };
         self.engine.counts.looked_up(cached.is_some());
         let entry = match cached {
             Some(entry) => Some(entry),
-            None if query.rd => self.resolve(key, &query, view).await,
+            None if query.rd => self.resolve(key, &query, view, origin).await,
             None => self.engine.local_only(&query, view).await.map(Arc::new),
         };
         let Some(entry) = entry else {
@@ -210,14 +234,20 @@ impl Resolver {
     }
 
     /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
-    async fn resolve(&self, key: Key, query: &Query, view: &Arc<View>) -> Option<Arc<Entry>> {
+    async fn resolve(
+        &self,
+        key: Key,
+        query: &Query,
+        view: &Arc<View>,
+        origin: Option<Origin>,
+    ) -> Option<Arc<Entry>> {
         let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
         let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
         let (query, view) = (query.clone(), Arc::clone(view));
         let resolving = async move {
             let _permit = permit;
             tokio::select! {
-                entry = engine.cache.once(&key, || engine.lead(&query, &view)) => Some(entry),
+                entry = engine.cache.once(&key, || engine.lead(&query, &view, origin)) => Some(entry),
                 () = stop.cancelled() => None,
             }
         };
@@ -230,21 +260,29 @@ impl Resolver {
 
 impl Engine {
     /// Resolves a query for everyone who waits for it.
-    async fn lead(&self, query: &Query, view: &View) -> Entry {
-        let candidates = candidates(&query.name, view);
-        let (resolution, aliases) = match self.flights.try_acquire() {
+    async fn lead(&self, query: &Query, view: &View, origin: Option<Origin>) -> Entry {
+        let candidates = match origin {
+            // Whoever sent it here has expanded it.
+            Some(_) => alone(&query.name, view),
+            None => candidates(&query.name, view),
+        };
+        let (mut resolution, aliases) = match self.flights.try_acquire() {
             // Shed: not remembered, the next query may find room.
             Err(_) => (Resolution::failure(false), vec![]),
             Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
             Ok(_flight) => {
                 let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
-                let mut outcomes = self.fanout(query, view, members).run(&candidates).await;
+                let fanout = self.fanout(query, view, members, origin);
+                let mut outcomes = fanout.run(&candidates).await;
                 // A failure from before an upstream came back tells nothing about now.
                 outcomes.keeps_failure &= self.upstreams.epoch() == before;
                 let aliases = outcomes.aliases.clone();
                 (conclude(&query.name, &candidates, outcomes), aliases)
             }
         };
+        if origin.is_some_and(|origin| origin.probe) {
+            resolution.keep = 0;
+        }
         trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
         finish(query, view, candidates, aliases, &resolution)
     }
@@ -264,7 +302,7 @@ impl Engine {
     async fn local_only(&self, query: &Query, view: &View) -> Option<Entry> {
         let candidates = candidates(&query.name, view);
         let outcomes = self
-            .fanout(query, view, Arc::from([]))
+            .fanout(query, view, Arc::from([]), None)
             .run(&candidates)
             .await;
         let aliases = outcomes.aliases.clone();
@@ -273,7 +311,13 @@ impl Engine {
             .then(|| finish(query, view, candidates, aliases, &resolution))
     }
 
-    fn fanout(&self, query: &Query, view: &View, members: Arc<[Arc<Member>]>) -> Fanout {
+    fn fanout(
+        &self,
+        query: &Query,
+        view: &View,
+        members: Arc<[Arc<Member>]>,
+        origin: Option<Origin>,
+    ) -> Fanout {
         let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
         let total = if is_probe {
             self.total.get().min(PROBE_TOTAL)
@@ -292,6 +336,10 @@ impl Engine {
             order: self.order,
             deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
+            sending: Sending {
+                loops: Arc::clone(&self.loops),
+                origin,
+            },
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::view::{BarePolicy, PlainView};
 mod caching;
 mod flights;
 mod local;
+mod loops;
 mod protocol;
 mod searching;
 mod sessions;
