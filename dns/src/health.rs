@@ -11,6 +11,9 @@ use tokio::time::Instant;
 use crate::name::Name;
 use crate::upstream::Rtt;
 
+#[cfg(test)]
+mod tests;
+
 /// Consecutive failures that an upstream may have without being down (design §3, Health).
 const FORGIVEN: u32 = 2;
 /// Silence that counts as a failure: no other upstream waits longer for this one than that.
@@ -135,6 +138,11 @@ impl Health {
         self.condition == Condition::Down
     }
 
+    /// Says whether a failure is suspected or known: others are asked first then, if there is a choice.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.suspected || self.fails > 0 || self.is_down()
+    }
+
     /// Says whether a query for the name would come back to us.
     pub(crate) fn is_looped_for(&self, name: &Name) -> bool {
         let holding = self.zones.iter().filter(|(zone, _)| name.ends_with(zone));
@@ -177,10 +185,14 @@ impl Health {
         (rtt * 2).max(SHORTEST_PATIENCE)
     }
 
-    /// Says when to send the next probe; `None` when there is nothing to find out.
-    pub(crate) fn probe_due(&self, now: Instant) -> Option<Instant> {
-        let wanted = self.suspected || self.condition != Condition::Up;
-        wanted.then(|| self.next_probe.map_or(now, |next| next.max(now)))
+    /// Says whether there is something that a probe would find out.
+    pub(crate) fn wants_probe(&self) -> bool {
+        self.suspected || self.condition != Condition::Up
+    }
+
+    /// Returns the time before which no probe is sent, if one ever was.
+    pub(crate) fn next_probe(&self) -> Option<Instant> {
+        self.next_probe
     }
 
     /// Takes note of a probe that is sent now, and of when the next one may be.

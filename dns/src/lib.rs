@@ -14,6 +14,7 @@ mod interpret;
 pub mod loops;
 pub mod message;
 pub mod name;
+mod policy;
 pub mod records;
 pub mod resolv_conf;
 pub mod resolver;

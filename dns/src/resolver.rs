@@ -32,6 +32,7 @@ use crate::view::View;
 
 pub use self::asker::Asker;
 pub use self::stats::Stats;
+pub use crate::policy::FanoutPolicy;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
@@ -66,6 +67,8 @@ pub struct ResolverConfig {
     pub total: Duration,
     /// Which candidate wins.
     pub answer_order: AnswerOrder,
+    /// How the upstreams are asked.
+    pub fanout: FanoutPolicy,
     /// The most bytes the cache holds.
     pub cache_bytes: usize,
     /// The most answers the cache holds.
@@ -97,6 +100,7 @@ struct Engine {
     total: AtomicDuration,
     counts: Counts,
     order: AnswerOrder,
+    policy: FanoutPolicy,
     loops: Arc<Loops>,
 }
 
@@ -112,6 +116,7 @@ impl ResolverConfig {
             upstreams,
             total: DEFAULT_TOTAL,
             answer_order: AnswerOrder::Search,
+            fanout: FanoutPolicy::All,
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
@@ -134,6 +139,7 @@ impl Resolver {
             total: AtomicDuration::new(config.total.min(LONGEST_TOTAL)),
             counts: Counts::default(),
             order: config.answer_order,
+            policy: config.fanout,
             loops: config.loops,
         };
         Arc::new(Self {
@@ -334,6 +340,7 @@ impl Engine {
                 checking_disabled: query.cd,
             },
             order: self.order,
+            policy: self.policy,
             deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
             sending: Sending {
@@ -390,6 +397,7 @@ impl std::fmt::Debug for ResolverConfig {
             .field("upstreams", &self.upstreams)
             .field("total", &self.total)
             .field("answer_order", &self.answer_order)
+            .field("fanout", &self.fanout)
             .finish_non_exhaustive()
     }
 }

@@ -23,6 +23,8 @@ pub(crate) use member::Member;
 mod board;
 mod member;
 mod probe;
+#[cfg(test)]
+mod tests;
 
 /// How the members of a set are watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +141,11 @@ impl Upstreams {
     /// Returns the members in the order of the configuration.
     pub(crate) fn members(&self) -> Arc<[Arc<Member>]> {
         Arc::clone(&self.members.read())
+    }
+
+    /// Returns the members that may be asked for a name.
+    pub(crate) fn usable(&self, name: &Name) -> Vec<Arc<Member>> {
+        usable(&self.members(), name)
     }
 
     pub(crate) fn epoch(&self) -> Epoch {

@@ -23,3 +23,4 @@ pub mod sessions;
 mod source;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+pub mod upstreams;

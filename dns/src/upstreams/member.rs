@@ -105,6 +105,11 @@ impl Member {
         self.health.lock().window()
     }
 
+    /// Returns how long it may take before another upstream is asked beside it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.health.lock().patience()
+    }
+
     /// Says whether it is down, and somebody watches for its return.
     ///
     /// Where nobody does, nothing but queries would find out that it is back.
@@ -114,6 +119,12 @@ impl Member {
 
     pub(crate) fn is_looped_for(&self, name: &Name) -> bool {
         self.health.lock().is_looped_for(name)
+    }
+
+    /// Orders upstreams from the best to the worst: the doubtful ones last, else by round trip.
+    pub(crate) fn rank(&self) -> (bool, Duration) {
+        let health = self.health.lock();
+        (health.is_doubtful(), health.rtt().unwrap_or_default())
     }
 
     pub(crate) fn status(&self) -> UpstreamStatus {
@@ -148,9 +159,10 @@ impl Member {
         }
     }
 
-    /// Says when to send the next probe, if one is wanted.
-    pub(super) fn probe_due(&self, now: Instant) -> Option<Instant> {
-        self.health.lock().probe_due(now)
+    /// Returns the time before which no probe is sent, `None` if none ever was; nothing at all when none is wanted.
+    pub(super) fn next_probe(&self) -> Option<Option<Instant>> {
+        let health = self.health.lock();
+        health.wants_probe().then(|| health.next_probe())
     }
 
     pub(super) fn probe_sent(&self, next: Instant) {

@@ -37,18 +37,22 @@ impl Upstreams {
     fn send_probes(&self, probes: &mut FuturesUnordered<BoxFuture<'static, ()>>) -> Instant {
         let now = Instant::now();
         let mut next = now + IDLE;
-        for member in self.members().iter() {
-            let Some(due) = member.probe_due(now) else {
-                continue;
-            };
-            let mut due = due;
+        let members = self.members();
+        let wanting = members
+            .iter()
+            .filter_map(|member| Some((member.next_probe()?, member)));
+        let mut wanting: Vec<_> = wanting.collect();
+        // Whoever has waited longest comes first: where there is no room for all, all have their turn.
+        wanting.sort_by_key(|(due, _)| *due);
+        for (due, member) in wanting {
+            let mut due = due.unwrap_or(now);
             if due <= now && probes.len() < MOST_PROBES {
                 due = now + jittered(self.settings.probe_interval);
                 member.probe_sent(due);
                 let (member, patience) = (Arc::clone(member), self.settings.probe_timeout);
                 probes.push(Box::pin(async move { member.probe(patience).await }));
             }
-            // Where there is no room, a probe that ends wakes the task.
+            // Where there was no room, a probe that ends wakes the task.
             if due > now {
                 next = next.min(due);
             }

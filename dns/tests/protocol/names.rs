@@ -13,6 +13,7 @@ use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::split::Split;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record, name};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
+use kubebridge_dns::upstreams::{Settings, Upstreams};
 use kubebridge_dns::view::View;
 
 use crate::packet::*;
@@ -201,7 +202,10 @@ async fn reverse_names_of_the_cluster_go_there_and_all_others_to_the_servers_of_
             ResolverConfig::new(vec![transport(&inside)]),
             Arc::new(NoLocalRecords),
         ),
-        before: Forwarder::new(vec![transport(&outside)], second, second),
+        before: Forwarder::new(
+            Upstreams::new(vec![transport(&outside)], Settings::default()),
+            second,
+        ),
         view: Arc::new(pod),
     };
     let world = Plan::of(vec![inside, outside])

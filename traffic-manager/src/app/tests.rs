@@ -23,6 +23,7 @@ mod newer;
 mod races;
 mod routes;
 mod sessions;
+mod upstreams;
 
 /// Services of two namespaces, of every kind.
 const MANIFEST: &str = "\

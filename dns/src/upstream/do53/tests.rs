@@ -62,9 +62,18 @@ fn with_id(mut message: Vec<u8>, id: u16) -> Vec<u8> {
     message
 }
 
+/// What the server was asked but for probes, which a slow machine brings about.
+fn questions(server: &LoopbackServer) -> Vec<Received> {
+    let mut received = server.received();
+    received.retain(|query| query.message[12] != 0);
+    received
+}
+
 fn transports(server: &LoopbackServer) -> Vec<Transport> {
-    let received = server.received();
-    received.iter().map(|query| query.transport).collect()
+    questions(server)
+        .iter()
+        .map(|query| query.transport)
+        .collect()
 }
 
 #[tokio::test]

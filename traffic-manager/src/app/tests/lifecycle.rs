@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-async fn get(address: SocketAddr, path: &str) -> String {
+pub(super) async fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -118,6 +118,11 @@ kubebridge_route_frames_total counter
 kubebridge_route_streams gauge
 kubebridge_routes gauge
 kubebridge_sessions gauge
+kubebridge_upstream_failures gauge
+kubebridge_upstream_info gauge
+kubebridge_upstream_last_reply_seconds gauge
+kubebridge_upstream_rtt_seconds gauge
+kubebridge_upstream_state gauge
 kubebridge_watch_relists_total counter
 kubebridge_watch_restarts_total counter
 ";

@@ -348,7 +348,10 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
         settings
-            .resolver(crate::config::AnswerOrder::Search)
+            .resolver(
+                crate::config::AnswerOrder::Search,
+                &kubebridge_dns::upstream::Settings::default(),
+            )
             .unwrap(),
         Arc::new(NoLocalRecords),
     );
