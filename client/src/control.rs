@@ -5,6 +5,7 @@
 //! It changes nothing on the machine: names outside the cluster never notice.
 
 mod backoff;
+pub mod calls;
 mod echo;
 pub mod exchange;
 mod keep;
@@ -28,6 +29,7 @@ use tracing::Instrument;
 use crate::routes::RouteTable;
 use crate::session::Health;
 use crate::task::Essential;
+use calls::Calls;
 use exchange::Exchange;
 
 /// How long connecting and each call that has one reply may take: far above any working tunnel's
@@ -123,6 +125,8 @@ struct Shared {
     tunnel: watch::Sender<Tunnel>,
     session: watch::Sender<SessionInfo>,
     routes: watch::Sender<RouteTable>,
+    /// The channel that is up.
+    line: watch::Sender<Option<Client>>,
     /// Rung when a query got no reply, so that the echo need not wait for its turn.
     suspicion: Arc<Notify>,
 }
@@ -135,6 +139,7 @@ pub struct Control {
     session: watch::Receiver<SessionInfo>,
     routes: watch::Receiver<RouteTable>,
     exchange: Exchange,
+    calls: Calls,
     suspicion: Arc<Notify>,
 }
 
@@ -156,6 +161,11 @@ impl Control {
         let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
         let (session_sender, session) = watch::channel(session);
         let suspicion = Arc::new(Notify::new());
+        let (line_sender, line) = watch::channel(None);
+        let calls = Calls {
+            line,
+            session: session.clone(),
+        };
         let (exchange, asks) = exchange::channel(tunnel.clone(), Arc::clone(&suspicion));
         let shared = Shared {
             manager,
@@ -164,6 +174,7 @@ impl Control {
             tunnel: tunnel_sender,
             session: session_sender,
             routes: routes_sender,
+            line: line_sender,
             suspicion: Arc::clone(&suspicion),
         };
         let shutdown = CancellationToken::new();
@@ -182,6 +193,7 @@ impl Control {
             session,
             routes,
             exchange,
+            calls,
             suspicion,
         }
     }
@@ -213,6 +225,12 @@ impl Control {
     #[must_use]
     pub fn exchange(&self) -> Exchange {
         self.exchange.clone()
+    }
+
+    /// Returns what calls the manager for people.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
     }
 
     /// Waits until the task ends by itself, which it should not.

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod session;
 
 pub mod control;
+pub mod inquiry;
 pub mod local_dns;
 pub mod originals;
 pub mod probe;

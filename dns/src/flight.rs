@@ -15,18 +15,18 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::interpret::{Kind, NoReply};
+use crate::interpret::Kind;
 use crate::loops::Sending;
 use crate::message::{has_result, respell};
 use crate::name::Name;
-use crate::upstream::OutgoingQuery;
+use crate::upstream::{ExchangeError, OutgoingQuery};
 use crate::upstreams::Member;
 
 #[cfg(test)]
 mod tests;
 
 /// The reply's bytes, or why there is none.
-pub(crate) type Reply = Result<Arc<[u8]>, NoReply>;
+pub(crate) type Reply = Result<Arc<[u8]>, Arc<ExchangeError>>;
 
 /// A joined exchange that ended without a reply is begun again only if at least this much of the joiner's own time is left.
 const WORTH_ASKING_AGAIN: Duration = Duration::from_millis(50);
@@ -58,7 +58,10 @@ impl Flights {
             let reply = exchange.await;
             // The exchange that was joined had an earlier deadline: the joiner's own time is not over yet.
             let again = joined && Instant::now() + WORTH_ASKING_AGAIN < deadline;
-            if !again || matches!(reply, Ok(_) | Err(NoReply::Loop)) {
+            let worth_it = reply
+                .as_ref()
+                .is_err_and(|error| !matches!(**error, ExchangeError::Looped));
+            if !again || !worth_it {
                 return reply;
             }
         }
@@ -122,16 +125,18 @@ async fn exchange(
     let outgoing = member.prepare(&mut query, &waiter, &sending);
     match member.exchange(&query, deadline).await {
         // Whoever sent it back passes on what we said to that.
-        Ok(reply) if outgoing.came_back() && !has_result(&reply) => Err(NoReply::Loop),
+        Ok(reply) if outgoing.came_back() && !has_result(&reply) => {
+            Err(Arc::new(ExchangeError::Looped))
+        }
         Ok(mut reply) => {
             respell(&mut reply, name);
             Ok(Arc::from(reply))
         }
-        Err(_) if outgoing.came_back() => Err(NoReply::Loop),
+        Err(_) if outgoing.came_back() => Err(Arc::new(ExchangeError::Looped)),
         Err(error) => {
             let upstream = member.spec();
             debug!(%upstream, %name, %error, "no reply from upstream");
-            Err(NoReply::from(&error))
+            Err(Arc::new(error))
         }
     }
 }

@@ -50,10 +50,12 @@ pub(crate) enum NoReply {
     Silence,
     /// The operating system or the server's connection failed.
     Network,
-    /// What came was no DNS message, or we had no room to ask.
+    /// What came was no DNS message.
     Other,
     /// The question leads back to us.
     Loop,
+    /// We had no room to ask: nothing is known of the upstream.
+    NoRoom,
 }
 
 impl Finding {
@@ -71,9 +73,9 @@ impl Finding {
     /// An upstream that gave no reply.
     pub(crate) fn unanswered(reason: NoReply) -> Self {
         Self {
-            // A loop is no property of the name, and may be gone in a moment.
-            keeps_failure: reason != NoReply::Loop,
             no_reply: Some(reason),
+            // Neither is the name's fault, and both may be over in a moment.
+            keeps_failure: !matches!(reason, NoReply::Loop | NoReply::NoRoom),
             ..Self::failed()
         }
     }
@@ -142,9 +144,9 @@ impl From<&ExchangeError> for NoReply {
             | ExchangeError::Closed
             | ExchangeError::Tls { .. }
             | ExchangeError::Proxy { .. } => Self::Network,
-            ExchangeError::Malformed(_)
-            | ExchangeError::HttpStatus(_)
-            | ExchangeError::Overloaded => Self::Other,
+            ExchangeError::Malformed(_) | ExchangeError::HttpStatus(_) => Self::Other,
+            ExchangeError::Overloaded => Self::NoRoom,
+            ExchangeError::Looped => Self::Loop,
         }
     }
 }

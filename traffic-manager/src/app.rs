@@ -25,6 +25,7 @@ use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
+use crate::own::Own;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
@@ -56,7 +57,7 @@ pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
-    let engine = settings.resolver(config.resolution.answer_order, &followed.ways)?;
+    let engine = settings.resolver(&config.resolution, &followed.ways)?;
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
     // All that can be refused is open, and nothing runs yet that has something to say.
@@ -85,6 +86,7 @@ pub async fn start(config: Config) -> Result<Running> {
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
+        explains: Arc::default(),
         auth: config.auth,
         shutdown: shutdown.clone(),
     };
@@ -113,6 +115,13 @@ pub async fn start(config: Config) -> Result<Running> {
         upstreams.run(stop).await;
         Ok(())
     });
+    let own = Own {
+        loops: Arc::clone(resolver.loops()),
+        bound: listeners.addresses.dns.clone(),
+        plain: plain.subscribe(),
+        sessions: Arc::clone(&service.sessions),
+    };
+    watch_for_loops(own, &shutdown, &mut tasks);
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", async move {
         following.await;
@@ -132,6 +141,21 @@ pub async fn start(config: Config) -> Result<Running> {
         shutdown,
         tasks,
     })
+}
+
+/// Has loops looked for. What can be known at once is, before the first query.
+fn watch_for_loops(own: Own, shutdown: &CancellationToken, tasks: &mut Tasks) {
+    own.tell();
+    let (loops, stop) = (Arc::clone(&own.loops), shutdown.clone());
+    spawn(tasks, "loops", async move {
+        loops.run(stop).await;
+        Ok(())
+    });
+    let following = own.follow(shutdown.clone());
+    spawn(tasks, "own addresses", async move {
+        following.await;
+        Ok(())
+    });
 }
 
 /// What the listeners are for.

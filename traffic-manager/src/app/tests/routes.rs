@@ -344,14 +344,12 @@ async fn after_another_manager_a_snapshot_takes_the_place_of_what_was_held() {
 
 /// A gRPC server over an index that the test feeds itself.
 pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> SocketAddr {
-    let settings = Settings::load(&loopback(Source::None).resolution).unwrap();
+    let resolution = loopback(Source::None).resolution;
+    let settings = Settings::load(&resolution).unwrap();
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
         settings
-            .resolver(
-                crate::config::AnswerOrder::Search,
-                &kubebridge_dns::upstream::Settings::default(),
-            )
+            .resolver(&resolution, &kubebridge_dns::upstream::Settings::default())
             .unwrap(),
         Arc::new(NoLocalRecords),
     );
@@ -362,6 +360,7 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
         ranges: watch::Sender::default().subscribe(),
         resolver,
         metrics: Arc::new(Metrics::new("0")),
+        explains: Arc::default(),
         auth: Auth::PortForward,
         shutdown: shutdown.clone(),
     };

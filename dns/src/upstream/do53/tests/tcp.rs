@@ -194,10 +194,19 @@ async fn a_connection_gone_silent_is_replaced() {
 async fn the_deadline_holds_over_tcp() {
     let server = LoopbackServer::start(|query| only_tcp(query).unwrap_or_default()).await;
     let upstream = patient(&server, PortPolicy::Pooled);
+    let asked = query("a.test");
     let deadline = Instant::now() + Duration::from_millis(100);
-    let got = upstream.exchange(&query("a.test"), deadline).await;
+    let got = upstream.exchange(&asked, deadline).await;
     assert!(matches!(got, Err(ExchangeError::Timeout)));
-    assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
+    assert!(Instant::now() >= deadline);
+
+    // It is silence over TCP that lasts until then.
+    tokio::select! {
+        _ = upstream.exchange(&asked, Instant::now() + LONG) => unreachable!("nobody answers"),
+        () = async { while !transports(&server).contains(&Transport::Tcp) {
+            tokio::task::yield_now().await;
+        } } => {}
+    }
 }
 
 #[tokio::test]
