@@ -21,11 +21,12 @@ use crate::cache::{Cache, Dependencies, Entry, Key};
 use crate::explain::{Event, Flight, Recording, Rule, Verdict, note};
 use crate::fanout::{Fanout, Outcomes};
 use crate::interpret::Kind;
-use crate::message::{Checked, Query, check, error_reply};
+use crate::loops::{Loops, Sending};
+use crate::message::{Checked, Origin, Query, check, error_reply};
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::records::LocalRecords;
 use crate::rewrite::{Resolution, data, no_data, no_name};
-use crate::search::{Candidate, candidates, never_expanded};
+use crate::search::{Candidate, alone, candidates, never_expanded};
 use crate::settle::Settled;
 use crate::upstream::Upstream;
 use crate::upstreams::{self, Member, Upstreams};
@@ -83,6 +84,8 @@ pub struct ResolverConfig {
     pub cache_entries: usize,
     /// The most resolutions under way at once; queries for more are answered SERVFAIL.
     pub in_flight_limit: usize,
+    /// What is known about queries that come back. Who made it drives [`Loops::run`].
+    pub loops: Arc<Loops>,
     /// Whether and how answers are given whose time is over, when no upstream replies.
     pub stale: Option<StaleSettings>,
     /// Whether answers that are asked for again and again are made anew before their time is over.
@@ -112,6 +115,7 @@ struct Engine {
     counts: Counts,
     order: AnswerOrder,
     policy: FanoutPolicy,
+    loops: Arc<Loops>,
     stale: Option<StaleSettings>,
     prefetch: bool,
 }
@@ -132,6 +136,7 @@ impl ResolverConfig {
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
+            loops: Loops::new(),
             stale: None,
             prefetch: false,
         }
@@ -142,6 +147,7 @@ impl Resolver {
     /// Makes a resolver; `local` are the records we hold ourselves.
     pub fn new(config: ResolverConfig, local: Arc<dyn LocalRecords>) -> Arc<Self> {
         let stop = CancellationToken::new();
+        config.loops.look_after(&config.upstreams);
         let engine = Engine {
             cache: Cache::new(config.cache_bytes, config.cache_entries),
             local,
@@ -152,6 +158,7 @@ impl Resolver {
             counts: Counts::default(),
             order: config.answer_order,
             policy: config.fanout,
+            loops: config.loops,
             stale: config.stale,
             prefetch: config.prefetch,
         };
@@ -168,7 +175,7 @@ impl Resolver {
     /// Answers a packet with a whole, untruncated reply; `None` says nothing.
     pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, &asker.view, &None).await),
+            Checked::Query(query) => Some(self.judged(packet, query, asker, &None).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
@@ -189,6 +196,7 @@ impl Resolver {
     /// Replaces the upstreams and forgets every answer of the old ones.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<dyn Upstream>>) {
         self.engine.upstreams.replace(upstreams);
+        self.loops().look_after(self.upstreams());
         self.engine.notice_changes();
     }
 
@@ -197,7 +205,33 @@ impl Resolver {
         &self.engine.upstreams
     }
 
-    async fn reply(&self, query: Query, view: &Arc<View>, recording: &Recording) -> Vec<u8> {
+    /// Returns what is known about queries that come back.
+    pub fn loops(&self) -> &Arc<Loops> {
+        &self.engine.loops
+    }
+
+    /// Answers a query, unless it is one of ours that came back.
+    async fn judged(
+        &self,
+        packet: &[u8],
+        query: Query,
+        asker: &Asker,
+        recording: &Recording,
+    ) -> Vec<u8> {
+        let origin = Origin::of_query(packet);
+        if self.loops().judge(&query, origin, asker.address).is_some() {
+            return Loops::reply(&query);
+        }
+        self.reply(query, &asker.view, origin, recording).await
+    }
+
+    async fn reply(
+        &self,
+        query: Query,
+        view: &Arc<View>,
+        origin: Option<Origin>,
+        recording: &Recording,
+    ) -> Vec<u8> {
         let now = Instant::now();
         if let Some(resolution) = special::answer(&query, view) {
             note(recording, || Event::Rule {
@@ -220,7 +254,15 @@ impl Resolver {
                 self.renew_if_due(&entry, now, || (key, query.clone(), Arc::clone(view)));
                 Some(entry)
             }
-            None if query.rd => self.resolve(key, &query, view, recording).await,
+            None if query.rd => {
+                let key = match origin {
+                    // It may be on its way back to where a query of ours waits for it, so it waits for none.
+                    Some(origin) => Key::of_other_process(&query, origin.instance),
+                    None => key,
+                };
+                let asked = self.asked(key, &query, view, origin, recording);
+                self.resolve(asked).await
+            }
             None => {
                 note(recording, || Event::Flight(Flight::OwnRecordsOnly));
                 self.engine.local_only(&query, view).await.map(Arc::new)
@@ -248,19 +290,12 @@ impl Resolver {
     }
 
     /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
-    async fn resolve(
-        &self,
-        key: Key,
-        query: &Query,
-        view: &Arc<View>,
-        recording: &Recording,
-    ) -> Option<Arc<Entry>> {
+    async fn resolve(&self, asked: Asked) -> Option<Arc<Entry>> {
         let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else {
             self.engine.counts.shed();
-            note(recording, || Event::Shed);
+            note(&asked.recording, || Event::Shed);
             return None;
         };
-        let asked = self.asked(key, query, view, recording);
         let resolving = async move {
             let _permit = permit;
             tokio::select! {
@@ -289,7 +324,10 @@ impl Resolver {
         };
         self.engine.counts.renewed();
         let (key, query, view) = question();
-        let (asked, entry) = (self.asked(key, &query, &view, &None), Arc::clone(entry));
+        let (asked, entry) = (
+            self.asked(key, &query, &view, None, &None),
+            Arc::clone(entry),
+        );
         let renewing = async move {
             let _permit = permit;
             let cache = &asked.engine.cache;
@@ -301,12 +339,20 @@ impl Resolver {
         self.tasks.spawn(renewing.instrument(trace_span!("renew")));
     }
 
-    fn asked(&self, key: Key, query: &Query, view: &Arc<View>, recording: &Recording) -> Asked {
+    fn asked(
+        &self,
+        key: Key,
+        query: &Query,
+        view: &Arc<View>,
+        origin: Option<Origin>,
+        recording: &Recording,
+    ) -> Asked {
         Asked {
             engine: Arc::clone(&self.engine),
             key,
             query: query.clone(),
             view: Arc::clone(view),
+            origin,
             recording: recording.clone(),
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
@@ -316,9 +362,21 @@ impl Resolver {
 
 impl Engine {
     /// Resolves a query for everyone who waits for it.
-    async fn lead(&self, query: &Query, view: &View, recording: &Recording) -> Entry {
-        let candidates = candidates(&query.name, view);
-        let (resolution, aliases) = match self.flights.try_acquire() {
+    async fn lead(&self, asked: &Asked) -> Entry {
+        let Asked {
+            query,
+            view,
+            origin,
+            recording,
+            ..
+        } = asked;
+        let origin = *origin;
+        let candidates = match origin {
+            // Whoever sent it here has expanded it.
+            Some(_) => alone(&query.name, view),
+            None => candidates(&query.name, view),
+        };
+        let (mut resolution, aliases) = match self.flights.try_acquire() {
             // Shed: not remembered, the next query may find room.
             Err(_) => {
                 self.counts.shed();
@@ -331,7 +389,7 @@ impl Engine {
             }
             Ok(_flight) => {
                 let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
-                let fanout = self.fanout(query, view, members, recording);
+                let fanout = self.fanout(query, view, members, origin, recording);
                 let mut outcomes = fanout.run(&candidates).await;
                 // A failure from before an upstream came back tells nothing about now.
                 outcomes.keeps_failure &= self.upstreams.epoch() == before;
@@ -343,6 +401,9 @@ impl Engine {
                 (resolution, aliases)
             }
         };
+        if origin.is_some_and(|origin| origin.probe) {
+            resolution.keep = 0;
+        }
         trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
         finish(query, view, candidates, aliases, &resolution)
     }
@@ -362,7 +423,7 @@ impl Engine {
     async fn local_only(&self, query: &Query, view: &View) -> Option<Entry> {
         let candidates = candidates(&query.name, view);
         let outcomes = self
-            .fanout(query, view, Arc::from([]), &None)
+            .fanout(query, view, Arc::from([]), None, &None)
             .run(&candidates)
             .await;
         let aliases = outcomes.aliases.clone();
@@ -376,6 +437,7 @@ impl Engine {
         query: &Query,
         view: &View,
         members: Arc<[Arc<Member>]>,
+        origin: Option<Origin>,
         recording: &Recording,
     ) -> Fanout {
         let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
@@ -397,6 +459,10 @@ impl Engine {
             policy: self.policy,
             deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
+            sending: Sending {
+                loops: Arc::clone(&self.loops),
+                origin,
+            },
             recording: recording.clone(),
         }
     }

@@ -38,7 +38,7 @@ impl Resolver {
                 let (name, rtype) = (query.name.clone(), query.rtype);
                 recorder.push(Event::Question { name, rtype });
                 let recording = Some(Arc::clone(&recorder));
-                Some(self.reply(query, &asker.view, &recording).await)
+                Some(self.judged(packet, query, asker, &recording).await)
             }
             Checked::Reply(reply) => {
                 recorder.push(Event::NoQuestion);

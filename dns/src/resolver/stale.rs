@@ -15,7 +15,7 @@ use tracing::{Instrument, debug_span};
 use super::Engine;
 use crate::cache::{Entry, Ground, Key};
 use crate::explain::{Event, Recording, note};
-use crate::message::Query;
+use crate::message::{Origin, Query};
 use crate::view::View;
 
 /// How long a client waits before it is given a stale answer; the upstreams go on being asked
@@ -36,6 +36,8 @@ pub(super) struct Asked {
     pub(super) key: Key,
     pub(super) query: Query,
     pub(super) view: Arc<View>,
+    /// Where it began, if another process of ours sent it.
+    pub(super) origin: Option<Origin>,
     pub(super) recording: Recording,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
@@ -77,8 +79,7 @@ impl Asked {
 
     /// Asks whoever can know.
     pub(super) async fn resolve(&self) -> Entry {
-        let (query, view) = (&self.query, &self.view);
-        self.engine.lead(query, view, &self.recording).await
+        self.engine.lead(self).await
     }
 
     fn usable<'a>(&self, ground: &'a Ground) -> Option<&'a Entry> {

@@ -21,6 +21,7 @@ mod flights;
 mod health;
 mod hedged;
 mod local;
+mod loops;
 mod overload;
 mod protocol;
 mod renewing;
