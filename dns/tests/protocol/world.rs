@@ -314,10 +314,11 @@ pub(crate) async fn server(script: Script) -> LoopbackServer {
     .await
 }
 
+/// The name of a query in lower case: its spelling is drawn at random.
 pub(crate) fn asked_name(received: &Received) -> String {
     let question = crate::packet::question_of(&received.message);
     let name = Name::from_wire(&question[..question.len() - 4]).unwrap();
-    name.to_string()
+    name.to_lowercase().to_string()
 }
 
 pub(crate) fn asked_type(received: &Received) -> RecordType {
