@@ -130,11 +130,13 @@ impl Forwarder {
             }
             let due = turns.due();
             let (turn, reply) = tokio::select! {
+                biased;
                 ended = asking.next() => match ended {
                     Some(attempt) => attempt,
                     None => return otherwise,
                 },
-                () = sleep_until(due.unwrap_or(end)), if due.is_some() => continue,
+                // Made only when it is waited for: a reply that is there already needs no timer.
+                () = async { sleep_until(due.unwrap_or(end)).await }, if due.is_some() => continue,
             };
             let is_reply = reply.is_ok();
             match usable(reply, query, &members[turn]) {
