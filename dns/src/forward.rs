@@ -176,11 +176,10 @@ fn usable(
 impl From<&Query> for OutgoingQuery {
     fn from(query: &Query) -> Self {
         Self {
-            name: query.name.clone(),
-            rtype: query.rtype,
             class: query.class,
             dnssec_ok: query.dnssec_ok(),
             checking_disabled: query.cd,
+            ..Self::new(query.name.clone(), query.rtype)
         }
     }
 }

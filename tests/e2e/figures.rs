@@ -15,13 +15,14 @@ use kubebridge_tests::{
 /// How many changes are made unless more are asked for.
 const CHANGES: usize = 45;
 
-/// The 99th percentile, from the request to the API server until it is seen: three times what W13,
-/// H1 and H2 allow, because a busy machine is no failure of ours. The figures are printed.
-const LIMIT: Duration = Duration::from_secs(3);
+/// The 99th percentile, from the request to the API server until it is seen: ten times what W13, H1
+/// and H2 allow, because a busy machine is no failure of ours, nor a disk that takes its time to
+/// write the hosts file through. The figures are printed.
+const LIMIT: Duration = Duration::from_secs(10);
 
-/// The same where systemd-resolved reads the hosts file: it looks for changes every 2 s. Three times
+/// The same where systemd-resolved reads the hosts file: it looks for changes every 2 s. Five times
 /// what D23 and W13 allow.
-const RESOLVED_LIMIT: Duration = Duration::from_secs(9);
+const RESOLVED_LIMIT: Duration = Duration::from_secs(15);
 
 /// Where systemd-resolved answers.
 const STUB: &str = "127.0.0.53";

@@ -25,6 +25,7 @@ use crate::grpc::{self, Service};
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
+use crate::own::Own;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
@@ -114,6 +115,13 @@ pub async fn start(config: Config) -> Result<Running> {
         upstreams.run(stop).await;
         Ok(())
     });
+    let own = Own {
+        loops: Arc::clone(resolver.loops()),
+        bound: listeners.addresses.dns.clone(),
+        plain: plain.subscribe(),
+        sessions: Arc::clone(&service.sessions),
+    };
+    watch_for_loops(own, &shutdown, &mut tasks);
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", async move {
         following.await;
@@ -133,6 +141,21 @@ pub async fn start(config: Config) -> Result<Running> {
         shutdown,
         tasks,
     })
+}
+
+/// Has loops looked for. What can be known at once is, before the first query.
+fn watch_for_loops(own: Own, shutdown: &CancellationToken, tasks: &mut Tasks) {
+    own.tell();
+    let (loops, stop) = (Arc::clone(&own.loops), shutdown.clone());
+    spawn(tasks, "loops", async move {
+        loops.run(stop).await;
+        Ok(())
+    });
+    let following = own.follow(shutdown.clone());
+    spawn(tasks, "own addresses", async move {
+        following.await;
+        Ok(())
+    });
 }
 
 /// What the listeners are for.

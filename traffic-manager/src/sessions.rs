@@ -2,6 +2,7 @@
 //!
 //! Who may open one is decided by the gRPC layer. Times are given, so nothing here waits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -126,6 +127,14 @@ impl Sessions {
         session.check(&grant)?;
         session.grant.send_replace(grant);
         Ok(session)
+    }
+
+    /// Returns the suffixes outside the cluster domain that sessions send here.
+    #[must_use]
+    pub fn domains(&self) -> BTreeSet<Name> {
+        let domains = |session: &Arc<Session>| session.grant.borrow().domains.clone();
+        let sessions = self.table.iter();
+        sessions.flat_map(|entry| domains(entry.value())).collect()
     }
 
     /// Finds a session and counts that as use of it.
