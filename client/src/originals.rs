@@ -12,7 +12,7 @@ use kubebridge_dns::loops::Loops;
 use kubebridge_dns::message::Query;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
-use kubebridge_dns::upstreams::{Settings, Upstreams};
+use kubebridge_dns::upstreams::{Settings, UpstreamStatus, Upstreams};
 use kubebridge_platform::net::Ipv4Net;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,12 @@ impl Originals {
     #[must_use]
     pub fn servers(&self) -> Vec<SocketAddr> {
         self.addresses.read().clone()
+    }
+
+    /// Returns the health of the servers, in their order.
+    #[must_use]
+    pub fn status(&self) -> Arc<[UpstreamStatus]> {
+        self.upstreams.status()
     }
 
     /// Answers a query as the first server that can.
