@@ -38,7 +38,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct LocalDns {
     /// Where names go.
-    pub zones: Zones,
+    pub zones: watch::Receiver<Arc<Zones>>,
     /// The Services known.
     pub routes: watch::Receiver<RouteTable>,
     /// The way into the cluster.
@@ -62,7 +62,10 @@ impl LocalDns {
         if self.originals.came_back(&query) {
             return Some(Loops::reply(&query));
         }
-        let destination = self.zones.decide(&query.name, &self.routes.borrow());
+        let destination = self
+            .zones
+            .borrow()
+            .decide(&query.name, &self.routes.borrow());
         tracing::trace!(name = %query.name, kind = %query.rtype, ?destination, "query");
         match destination {
             Destination::Cluster => self.ask_cluster(packet, &query).await,
@@ -111,7 +114,7 @@ impl LocalDns {
         if *error != AskError::TunnelDown && !self.exchange.is_down() {
             return None;
         }
-        let service = self.zones.service_of(&query.name);
+        let service = self.zones.borrow().service_of(&query.name);
         let table = self.routes.borrow();
         self.stale
             .answer(query, service.as_ref(), &table, self.clock.now())

@@ -41,7 +41,10 @@ async fn main() {
         resolver.answer(&packet, &asker).await;
     }
     let each = filling.elapsed() / u32::try_from(ANSWERS).unwrap_or(u32::MAX);
-    println!("{} answers, {each:?} to make each", resolver.stats().cache_entries);
+    println!(
+        "{} answers, {each:?} to make each",
+        resolver.stats().cache_entries
+    );
 
     let absent = time(&resolver, ANSWERS);
     let before = resolver.stats().cache_entries;

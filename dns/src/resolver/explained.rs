@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
-use super::{Asked, Asker, Engine, Resolver};
+use super::asked::Asked;
+use super::{Asker, Engine, Resolver};
 use crate::cache::{Entry, Key};
 use crate::explain::{
     CacheState, CacheUse, Event, Flight, Kept, NotKept, Recorder, Recording, Rule, Trace,

@@ -51,7 +51,10 @@ async fn a_hit_allocates_nothing() {
     let answer = Answer::address(SERVICE, [10, 96, 0, 7]);
     let upstream = ScriptedUpstream::new("10.96.0.10").with(SERVICE, RecordType::A, answer);
     let upstream: Arc<dyn Upstream> = Arc::new(upstream);
-    let resolver = Resolver::new(ResolverConfig::new(vec![upstream]), Arc::new(NoLocalRecords));
+    let resolver = Resolver::new(
+        ResolverConfig::new(vec![upstream]),
+        Arc::new(NoLocalRecords),
+    );
     let pod = pod_view();
     let session = pod.session(&["default".to_owned()], &[], 2).unwrap();
     let plain = query(SERVICE, RecordType::A);
