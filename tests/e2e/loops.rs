@@ -151,8 +151,14 @@ fn is_loop(answer: &str) -> Result<()> {
     Ok(())
 }
 
+/// How often a name was asked, with any search domain behind it.
 fn count(names: &[String], name: &str) -> usize {
     names.iter().filter(|seen| seen.starts_with(name)).count()
+}
+
+/// How often exactly this name was asked: the zone of a search domain may be no loop.
+fn count_bare(names: &[String], name: &str) -> usize {
+    names.iter().filter(|seen| *seen == name).count()
 }
 
 #[test]
@@ -311,7 +317,7 @@ fn loops_08_and_09_coredns_that_sends_all_back_is_recognised_and_found_out() -> 
     ensure!(answer.contains("203.0.113.81"), "{answer}");
     let asked = coredns.queries()?;
     ensure!(
-        count(&asked[before..], "edge.example.net") == 0,
+        count_bare(&asked[before..], "edge.example.net") == 0,
         "asked all the same: {asked:?}"
     );
     Ok(())
@@ -336,7 +342,7 @@ fn loops_07_a_cluster_on_the_laptop_itself_makes_no_name_go_round() -> Result<()
     let dig = |name: &str| laptop.output(&["dig", &resolver, "+tries=1", "+time=9", name, "A"]);
     checks.that("a name that would go round", is_loop(&dig(looped)?));
     checks.that("CoreDNS is not asked it", {
-        let asked = count(&lab.coredns.queries()?[before..], looped);
+        let asked = count_bare(&lab.coredns.queries()?[before..], looped);
         (asked == 0)
             .then_some(())
             .with_context(|| format!("{asked} queries"))
