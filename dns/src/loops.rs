@@ -166,7 +166,13 @@ impl Loops {
     /// Notes what a probe showed, and tells the upstream.
     fn note(&self, target: &Arc<Target>, leads_back: bool) {
         let Target { upstream, zone } = &**target;
-        let news = self.looped.lock().note(target, leads_back);
+        let mut looped = self.looped.lock();
+        if !looped.has_zone(zone) {
+            // It went while the probe was under way.
+            return;
+        }
+        let news = looped.note(target, leads_back);
+        drop(looped);
         match (news, leads_back) {
             (true, true) => {
                 tracing::warn!(%upstream, %zone, "upstream leads back to us, left out for this zone");

@@ -51,6 +51,11 @@ impl Looped {
         zone.cloned().unwrap_or_else(Name::root)
     }
 
+    /// Says whether a zone is one that is looked after.
+    pub(super) fn has_zone(&self, zone: &Name) -> bool {
+        zone.is_root() || self.zones.contains(zone)
+    }
+
     /// Notes what a probe showed; says whether that is news. Of an upstream of which nothing is
     /// known, it is none that it does not lead back.
     pub(super) fn note(&mut self, target: &Arc<Target>, leads_back: bool) -> bool {
