@@ -17,4 +17,5 @@ mod modes;
 mod names;
 mod outage;
 mod parts;
+mod reach;
 mod restore;

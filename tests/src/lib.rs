@@ -17,6 +17,7 @@ pub mod machine;
 
 pub mod control_plane;
 pub mod coredns;
+pub mod kubelet;
 pub mod laptop;
 pub mod outside;
 pub mod relay;

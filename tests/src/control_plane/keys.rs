@@ -25,7 +25,28 @@ printf 'subjectAltName=IP:{address},IP:127.0.0.1,IP:10.96.0.1' >api.ext",
         folder = folder.display()
     ))?;
     new_authority(machine, folder)?;
-    new_certificate(machine, folder)
+    new_certificate(machine, folder)?;
+    new_node_certificates(machine, folder, address)
+}
+
+/// Makes what the API server and the node's kubelet know each other by.
+fn new_node_certificates(machine: &Machine, folder: &Path, address: &str) -> Result<()> {
+    machine.shell(&format!(
+        "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+printf 'subjectAltName=IP:{address}' >kubelet.ext
+sign() {{ openssl x509 -req -in $1.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
+  -extfile $2 -out $1.crt; }}
+new kubelet
+openssl req -new -key kubelet.key -subj /O=system:nodes/CN=system:node:node -out kubelet.csr
+sign kubelet kubelet.ext
+new api-client
+openssl req -new -key api-client.key -subj /CN=kube-apiserver-kubelet-client -out api-client.csr
+sign api-client /dev/null",
+        folder = folder.display()
+    ))?;
+    Ok(())
 }
 
 impl ControlPlane {
