@@ -17,7 +17,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 
 pub(crate) use explain::is_later_flag;
-pub use values::{DnsChoice, HostsForm, Namespace, Output, Progress};
+pub use values::{DnsChoice, HostsForm, Namespace, Output, Progress, TokenFile};
 
 /// Connects a laptop to a Kubernetes cluster.
 #[derive(Clone, Debug, Parser, PartialEq)]
@@ -134,6 +134,14 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// File with a token for a namespace, read anew whenever one is needed (repeatable)
+    #[arg(
+        long = "token",
+        value_name = "NAMESPACE=FILE",
+        env = "KUBEBRIDGE_TOKEN",
+        value_delimiter = ','
+    )]
+    pub tokens: Vec<TokenFile>,
 }
 
 /// Options of `demo`.

@@ -10,7 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output};
+use crate::access::{NoTokens, TokenFiles, TokenSource};
+use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output, TokenFile};
+use crate::control::way::{Direct, Reach};
 use crate::failure::Failure;
 use crate::progress::Reporter;
 use crate::session::Stop;
@@ -37,6 +39,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// Files with tokens, by namespace.
+    pub token_files: TokenFiles,
     /// The form of what is written to stdout.
     pub output: Output,
 }
@@ -56,6 +60,7 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            tokens,
         } = arguments;
         let manager = manager.ok_or_else(|| {
             Failure::usage("connect needs --manager ADDR:PORT: finding the manager by the kubeconfig is not built yet")
@@ -73,6 +78,16 @@ impl Config {
             )
             .with_hint("add --foreground; Ctrl-C or `kubebridge disconnect` ends the session"));
         }
+        let mut token_files = TokenFiles::default();
+        for TokenFile { namespace, path } in tokens {
+            if token_files
+                .0
+                .insert(namespace.to_string(), path.clone())
+                .is_some()
+            {
+                return Err(Failure::usage(format!("--token names {namespace} twice")));
+            }
+        }
         check_domains(domains)?;
         Ok(Self {
             manager,
@@ -82,8 +97,25 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            token_files,
             output: global.output,
         })
+    }
+}
+
+impl Config {
+    /// Says how the manager is reached, and where tokens come from.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        let tokens: Arc<dyn TokenSource> = if self.token_files.0.is_empty() {
+            Arc::new(NoTokens)
+        } else {
+            Arc::new(self.token_files.clone())
+        };
+        Reach {
+            way: Arc::new(Direct(self.manager)),
+            tokens,
+        }
     }
 }
 

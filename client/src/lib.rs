@@ -11,6 +11,7 @@ pub mod connect;
 pub mod demo;
 pub mod session;
 
+pub mod access;
 pub mod control;
 pub mod local_dns;
 pub mod originals;

@@ -12,6 +12,7 @@ pub mod routes;
 pub mod session;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+pub mod token;
 
 /// The generated messages, client and server of `kubebridge.v1`.
 #[expect(

@@ -1,6 +1,7 @@
 //! The types of the command line's values.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
@@ -95,6 +96,30 @@ impl FromStr for Namespace {
             Ok(Self(text.to_owned()))
         } else {
             Err("a namespace is up to 63 of a-z, 0-9 and -, with no - at either end".to_owned())
+        }
+    }
+}
+
+/// A file with a token for a namespace, `NAMESPACE=FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenFile {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl FromStr for TokenFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // The text is not repeated: somebody may have given the token itself.
+        match text.split_once('=') {
+            Some((namespace, path)) if !path.is_empty() => Ok(Self {
+                namespace: namespace.parse()?,
+                path: path.into(),
+            }),
+            Some(_) | None => Err("expected NAMESPACE=FILE".to_owned()),
         }
     }
 }

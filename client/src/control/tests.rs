@@ -1,5 +1,7 @@
 //! The way to a manager that is replaced, falls silent or skips changes.
 
+use std::net::SocketAddr;
+
 use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
 
 use super::*;
@@ -14,6 +16,7 @@ fn request() -> SessionRequest {
         id: None,
         namespaces: vec!["default".to_owned()],
         domains: Vec::new(),
+        tokens: Vec::new(),
     }
 }
 
@@ -22,15 +25,12 @@ fn reversed() -> Arc<Script> {
 }
 
 async fn control(manager: &FakeManager) -> Control {
-    let channel = dial(manager.address).await.unwrap();
-    let session = open_session(channel.clone(), &request()).await.unwrap();
-    Control::start(
-        manager.address,
-        channel,
-        request(),
-        session,
-        Clock::fake().0,
-    )
+    let reach = Reach::direct(manager.address);
+    let channel = dial(&reach).await.unwrap();
+    let session = open_session(&reach, channel.clone(), &request())
+        .await
+        .unwrap();
+    Control::start(reach, channel, request(), session, Clock::fake().0)
 }
 
 fn page(revision: u64, names: &[&str]) -> RouteUpdate {
@@ -74,7 +74,7 @@ async fn nobody_listening_is_an_error_at_once() {
     let address = FakeManager::start(&script).await.address;
     let vacant = SocketAddr::new(address.ip(), 1);
 
-    assert!(dial(vacant).await.is_err());
+    assert!(dial(&Reach::direct(vacant)).await.is_err());
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ use super::hosts::HostsKeeper;
 use super::os::{Os, host_failure};
 use super::{Event, Health, Step, Stop, steps};
 use crate::connect::Config;
+use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
 use crate::local_dns::Serving;
@@ -39,6 +40,7 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) os: &'os O,
     pub(super) id: SessionId,
     pub(super) config: Config,
+    pub(super) reach: Reach,
     pub(super) board: Arc<Board>,
     pub(super) reporter: Arc<Reporter>,
     pub(super) stops: mpsc::Sender<Stop>,
@@ -104,6 +106,7 @@ impl<'os, O: Os> Parts<'os, O> {
         Self {
             os,
             id,
+            reach: config.reach(),
             config,
             board,
             reporter,
@@ -148,6 +151,7 @@ impl<'os, O: Os> Parts<'os, O> {
             id: None,
             namespaces: self.config.namespaces.clone(),
             domains: self.config.domains.clone(),
+            tokens: Vec::new(),
         }
     }
 

@@ -125,6 +125,7 @@ async fn open(
         id: id.map(str::to_owned),
         namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
         domains: Vec::new(),
+        tokens: Vec::new(),
     };
     let answer = client
         .open_session(v1::OpenSessionRequest::from(request))

@@ -25,6 +25,7 @@ fn request(id: Option<&str>, namespaces: &[&str]) -> SessionRequest {
         id: id.map(str::to_owned),
         namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
         domains: Vec::new(),
+        tokens: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::access::TokenFiles;
 use crate::cli::{DnsChoice, HostsForm, Progress};
 use crate::probe::{Finding, ask};
 use crate::status::client::sessions;
@@ -47,6 +48,7 @@ impl World {
             hosts: HostsForm::Namespaced,
             probe: None,
             tun_cidr: None,
+            token_files: TokenFiles::default(),
             output: Output::Text,
         };
         change(&mut os, &mut config);

@@ -1,13 +1,14 @@
 //! Reaching the manager and opening a session with it.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use kubebridge_proto::token::Reason;
 use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::missing;
-use crate::control::{self, Control};
+use crate::control::way::Reach;
+use crate::control::{self, Control, OpenError};
 use crate::failure::{Exit, Failure};
 use crate::routes::RouteTable;
 use crate::session::Health;
@@ -19,23 +20,21 @@ use crate::skew;
 const ROUTES_WAIT: Duration = Duration::from_secs(2);
 
 pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let manager = parts.config.manager;
-    let channel = control::dial(manager)
+    let channel = control::dial(&parts.reach)
         .await
-        .map_err(|error| unreachable(manager, error))?;
+        .map_err(|error| unreachable(&parts.reach, error))?;
     parts.channel = Some(channel);
-    Ok(manager.to_string())
+    Ok(parts.reach.way.to_string())
 }
 
 pub(in crate::session) async fn open_session<O: Os>(
     parts: &mut Parts<'_, O>,
 ) -> Result<String, Failure> {
-    let manager = parts.config.manager;
     let channel = parts.channel.clone().ok_or_else(|| missing("channel"))?;
     let request = parts.request();
-    let session = control::open_session(channel.clone(), &request)
+    let session = control::open_session(&parts.reach, channel.clone(), &request)
         .await
-        .map_err(|status| refused(manager, &status))?;
+        .map_err(|error| not_opened(&parts.reach, error))?;
     skew::check(&session).map_err(|error| {
         Failure::new(Exit::Other, error)
             .with_hint("upgrade kubebridge, or connect to a manager of this version")
@@ -44,7 +43,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         parts.warn_once(warning);
     }
     let control = Control::start(
-        manager,
+        parts.reach.clone(),
         channel,
         request,
         session.clone(),
@@ -81,28 +80,45 @@ pub(in crate::session) async fn open_session<O: Os>(
     Ok(detail)
 }
 
+fn not_opened(reach: &Reach, error: OpenError) -> Failure {
+    match error {
+        OpenError::Refused(status) => refused(reach, &status),
+        OpenError::Tokens(error) => Failure::new(Exit::Privilege, error)
+            .context("cannot get a token for each namespace")
+            .with_hint("kubectl -n NAMESPACE create token kubebridge-access --audience kubebridge"),
+    }
+}
+
 /// What the manager says to a request it understood is no matter of reaching it.
-fn refused(manager: SocketAddr, status: &Status) -> Failure {
+fn refused(reach: &Reach, status: &Status) -> Failure {
     let said = anyhow::anyhow!("{}: {}", status.code(), status.message());
-    let (exit, hint) = match status.code() {
-        Code::InvalidArgument => (Exit::Usage, "correct the -n and --domain it names"),
-        Code::PermissionDenied | Code::Unauthenticated => (
+    let (exit, hint) = match (Reason::of(status), status.code()) {
+        (Some(Reason::TokenMissing), _) => (
+            Exit::Privilege,
+            "each namespace needs a token of its ServiceAccount kubebridge-access: --token NAMESPACE=FILE",
+        ),
+        (Some(Reason::TokenExpired | Reason::TokenInvalid | Reason::KeyUnknown), _) => (
+            Exit::Privilege,
+            "kubectl -n NAMESPACE create token kubebridge-access --audience kubebridge",
+        ),
+        (_, Code::InvalidArgument) => (Exit::Usage, "correct the -n and --domain it names"),
+        (_, Code::PermissionDenied | Code::Unauthenticated) => (
             Exit::Privilege,
             "ask whoever runs the manager for the namespaces you may use",
         ),
-        Code::Unimplemented => (
+        (_, Code::Unimplemented) => (
             Exit::Other,
             "is that port a traffic-manager of a supported version?",
         ),
-        _ => return unreachable(manager, said),
+        _ => return unreachable(reach, said),
     };
     Failure::new(exit, said)
-        .context(format!("traffic-manager at {manager}"))
+        .context(format!("traffic-manager at {}", reach.way))
         .with_hint(hint)
 }
 
-fn unreachable(manager: SocketAddr, error: anyhow::Error) -> Failure {
+fn unreachable(reach: &Reach, error: anyhow::Error) -> Failure {
     Failure::new(Exit::Unreachable, error)
-        .context(format!("traffic-manager at {manager}"))
+        .context(format!("traffic-manager at {}", reach.way))
         .with_hint("is the port-forward running? kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080")
 }
