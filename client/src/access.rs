@@ -20,6 +20,11 @@ pub trait TokenSource: fmt::Debug + Send + Sync + 'static {
         &'a self,
         namespaces: &'a [String],
     ) -> BoxFuture<'a, anyhow::Result<Vec<NamespaceToken>>>;
+
+    /// Says why some namespace had no token at the last call, for when the manager wants one.
+    fn lacking(&self) -> Option<anyhow::Error> {
+        None
+    }
 }
 
 /// No tokens: the manager asks for none, having been started with `--auth port-forward`.

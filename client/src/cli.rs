@@ -49,6 +49,17 @@ pub struct Global {
         global = true
     )]
     pub namespaces: Vec<Namespace>,
+    /// Context of the kubeconfig that names cluster and user
+    #[arg(long, value_name = "NAME", env = "KUBEBRIDGE_CONTEXT", global = true)]
+    pub context: Option<String>,
+    /// Kubeconfig file, in place of KUBECONFIG and ~/.kube/config
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "KUBEBRIDGE_KUBECONFIG",
+        global = true
+    )]
+    pub kubeconfig: Option<PathBuf>,
     /// Form of what is written to stdout
     #[arg(
         short,
@@ -108,7 +119,7 @@ pub enum HostsCommand {
 /// Options of `connect`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ConnectArgs {
-    /// Loopback address of the traffic-manager's gRPC port, for example a port-forward
+    /// Loopback address of the traffic-manager's gRPC port, in place of the kubeconfig
     #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_MANAGER")]
     pub manager: Option<SocketAddr>,
     /// Stay in the foreground until interrupted

@@ -1,5 +1,6 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{NoTokens, TokenFiles, TokenSource};
 use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output, TokenFile};
+use crate::cluster::{AccountTokens, Cluster, Environment, PortForward, Source};
 use crate::control::way::{Direct, Reach};
 use crate::failure::Failure;
+use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
@@ -25,9 +28,9 @@ pub(crate) const STOPS: usize = 8;
 /// What a session needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The manager's gRPC port.
-    pub manager: SocketAddr,
-    /// The namespaces, the session's own first.
+    /// Where the manager is.
+    pub target: Target,
+    /// The namespaces, the session's own first; none is for the kubeconfig to say.
     pub namespaces: Vec<String>,
     /// Suffixes outside the cluster domain that are resolved in the cluster.
     pub domains: Vec<String>,
@@ -62,15 +65,10 @@ impl Config {
             tun_cidr,
             tokens,
         } = arguments;
-        let manager = manager.ok_or_else(|| {
-            Failure::usage("connect needs --manager ADDR:PORT: finding the manager by the kubeconfig is not built yet")
-                .with_hint("kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080, then --manager 127.0.0.1:7080")
-        })?;
-        if !manager.ip().is_loopback() {
-            return Err(Failure::usage(format!(
-                "--manager {manager} is not a loopback address: connecting over a network needs TLS, which is not built yet"
-            ))
-            .with_hint("kubectl port-forward, and --manager 127.0.0.1:PORT"));
+        let target = target(*manager, global)?;
+        let mut names = namespaces(&global.namespaces);
+        if names.is_empty() && matches!(target, Target::Address(_)) {
+            names.push(Namespace::default().to_string());
         }
         if !foreground {
             return Err(Failure::usage(
@@ -90,8 +88,8 @@ impl Config {
         }
         check_domains(domains)?;
         Ok(Self {
-            manager,
-            namespaces: namespaces(&global.namespaces),
+            target,
+            namespaces: names,
             domains: domains.clone(),
             dns: *dns,
             hosts: *hosts,
@@ -103,18 +101,96 @@ impl Config {
     }
 }
 
+/// Where a manager is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// At an address.
+    Address(SocketAddr),
+    /// In the cluster of a kubeconfig.
+    Cluster(Source),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(formatter),
+            Self::Cluster(source) => match &source.context {
+                Some(context) => write!(formatter, "in the cluster of context {context}"),
+                None => formatter.write_str("in the cluster of the kubeconfig"),
+            },
+        }
+    }
+}
+
+fn target(manager: Option<SocketAddr>, global: &Global) -> Result<Target, Failure> {
+    let Some(manager) = manager else {
+        return Ok(Target::Cluster(Source {
+            file: global.kubeconfig.clone(),
+            context: global.context.clone(),
+            environment: Environment::of_process(),
+        }));
+    };
+    if !manager.ip().is_loopback() {
+        return Err(Failure::usage(format!(
+            "--manager {manager} is not a loopback address: connecting over a network needs TLS, which is not built yet"
+        ))
+        .with_hint("kubectl port-forward, and --manager 127.0.0.1:PORT"));
+    }
+    Ok(Target::Address(manager))
+}
+
 impl Config {
-    /// Says how the manager is reached, and where tokens come from.
-    #[must_use]
-    pub fn reach(&self) -> Reach {
-        let tokens: Arc<dyn TokenSource> = if self.token_files.0.is_empty() {
-            Arc::new(NoTokens)
-        } else {
-            Arc::new(self.token_files.clone())
+    /// Reads what the kubeconfig says of the rest: nothing of a broken one is met half-way.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be used; exit code 78, or 64 for a context that is not there.
+    async fn complete(self) -> Result<Self, Failure> {
+        let Target::Cluster(source) = self.target else {
+            return Ok(self);
         };
-        Reach {
-            way: Arc::new(Direct(self.manager)),
-            tokens,
+        let (source, namespace) = source.settle().await?;
+        Ok(Self {
+            target: Target::Cluster(source),
+            namespaces: if self.namespaces.is_empty() {
+                vec![namespace]
+            } else {
+                self.namespaces
+            },
+            ..self
+        })
+    }
+
+    /// Says how the manager is reached, and where tokens come from; by the original servers where
+    /// the way leads through a cluster, which is returned too.
+    ///
+    /// # Errors
+    ///
+    /// The kubeconfig cannot be used any more.
+    pub(crate) async fn reach(
+        &self,
+        originals: &Arc<Originals>,
+    ) -> Result<(Reach, Option<Arc<Cluster>>), Failure> {
+        let files = &self.token_files;
+        let files = (!files.0.is_empty()).then(|| Arc::new(files.clone()) as Arc<dyn TokenSource>);
+        match &self.target {
+            Target::Address(manager) => {
+                let reach = Reach {
+                    way: Arc::new(Direct(*manager)),
+                    tokens: files.unwrap_or_else(|| Arc::new(NoTokens)),
+                };
+                Ok((reach, None))
+            }
+            Target::Cluster(source) => {
+                let cluster = Cluster::load(source.clone(), Arc::clone(originals)).await?;
+                let cluster = Arc::new(cluster);
+                let accounts = || Arc::new(AccountTokens::new(Arc::clone(&cluster))) as _;
+                let reach = Reach {
+                    way: Arc::new(PortForward::new(Arc::clone(&cluster))),
+                    tokens: files.unwrap_or_else(accounts),
+                };
+                Ok((reach, Some(cluster)))
+            }
         }
     }
 }
@@ -133,16 +209,13 @@ fn check_domains(domains: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Each namespace once, in order; `default` when none was given.
+/// Each namespace once, in order.
 fn namespaces(given: &[Namespace]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for namespace in given {
         if !names.iter().any(|name| name == namespace.as_str()) {
             names.push(namespace.to_string());
         }
-    }
-    if names.is_empty() {
-        names.push(Namespace::default().to_string());
     }
     names
 }
@@ -153,7 +226,7 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
 ///
 /// It could not be connected, or not everything could be undone.
 pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
-    let config = Config::resolve(arguments, global)?;
+    let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
     let reporter = Arc::new(Reporter::stderr(global.progress));

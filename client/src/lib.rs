@@ -12,6 +12,7 @@ pub mod demo;
 pub mod session;
 
 pub mod access;
+pub mod cluster;
 pub mod control;
 pub mod local_dns;
 pub mod originals;

@@ -78,6 +78,7 @@ impl ControlPlane {
         };
         plane.write_kubeconfig("admin", "token: admin-token")?;
         plane.write_kubeconfig("coredns", "token: coredns-token")?;
+        plane.write_kubeconfig("dev", "token: dev-token")?;
         plane.start_api(machine)?;
         plane.apply(machine, COREDNS_ROLE)?;
         Ok(plane)

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     process::{ExitStatus, Output},
     time::Duration,
 };
@@ -142,6 +143,26 @@ impl<'lab> Attempt<'lab> {
         Ok(Self { lab, daemon })
     }
 
+    /// Runs `kubebridge connect` for [`NAMESPACES`] by a kubeconfig and nothing else, with
+    /// `environment` as its user has it and more `options`.
+    pub fn start_by_kubeconfig(
+        lab: &'lab Lab,
+        kubeconfig: &Path,
+        environment: &[(&str, &str)],
+        options: &[&str],
+    ) -> Result<Self> {
+        let mut command = lab.laptop.on().command(program("kubebridge")?);
+        command
+            .env("RUST_LOG", LOG)
+            .env("KUBECONFIG", kubeconfig)
+            .envs(environment.iter().copied())
+            .args(["connect", "--foreground"])
+            .args(NAMESPACES.iter().flat_map(|name| ["-n", name]))
+            .args(options);
+        let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
+        Ok(Self { lab, daemon })
+    }
+
     /// Waits for a line that begins with `start`.
     pub fn says(&self, start: &str) -> Result<()> {
         self.daemon.until_says(start, START)
@@ -195,6 +216,11 @@ impl<'lab> Session<'lab> {
             lab: self.lab,
             daemon: self.daemon,
         }
+    }
+
+    /// What it printed.
+    pub fn said(&self) -> Result<String> {
+        self.daemon.log()
     }
 
     /// The address of the session's resolver, as systemd-resolved was told it.

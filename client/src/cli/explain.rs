@@ -9,12 +9,10 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 13] = [
-    "--context",
+const LATER_FLAGS: [&str; 11] = [
     "--dry-run",
     "--exclude-cidr",
     "--include-cidr",
-    "--kubeconfig",
     "--mode",
     "--retake",
     "--tls-ca",

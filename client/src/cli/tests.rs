@@ -76,8 +76,8 @@ fn wrong_arguments_exit_64_and_name_what_is_wrong() {
         ),
         (&["doctor"], "the command doctor is not built yet"),
         (
-            &["connect", "--kubeconfig", "x"],
-            "--kubeconfig is not built yet",
+            &["connect", "--retake"],
+            "--retake is not built yet",
         ),
         (&["status", "--once"], "--once"),
     ];

@@ -34,8 +34,7 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 
 #[test]
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
-    let table: [(&[&str], &str); 5] = [
-        (&["--foreground"], "--manager"),
+    let table: [(&[&str], &str); 4] = [
         (
             &["--manager", "10.0.0.7:7080", "--foreground"],
             "not a loopback address",

@@ -8,7 +8,8 @@ use super::ControlPlane;
 use crate::machine::Machine;
 
 /// The tokens of the lab's users; ServiceAccounts get theirs from the API.
-const TOKENS: &str = "admin-token,admin,admin,system:masters\ncoredns-token,coredns,coredns\n";
+const TOKENS: &str =
+    "admin-token,admin,admin,system:masters\ncoredns-token,coredns,coredns\ndev-token,dev,dev\n";
 
 /// The shell function that makes a key.
 const NEW_KEY: &str = "new() { openssl ecparam -name prime256v1 -genkey -noout -out $1.key; }";

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::access::TokenFiles;
 use crate::cli::{DnsChoice, HostsForm, Progress};
+use crate::connect::Target;
 use crate::probe::{Finding, ask};
 use crate::status::client::sessions;
 use crate::test_util::cluster_ip;
@@ -41,7 +42,7 @@ impl World {
         let originals = LoopbackServer::saying(Answer::nxdomain(".")).await;
         let mut os = FakeOs::new(vec![originals.address()]);
         let mut config = Config {
-            manager: manager.address,
+            target: Target::Address(manager.address),
             namespaces: vec!["default".to_owned()],
             domains: Vec::new(),
             dns: DnsChoice::Auto,
@@ -345,7 +346,9 @@ async fn disconnect_returns_when_everything_is_undone() {
 
 #[tokio::test]
 async fn an_unreachable_manager_exits_69_and_leaves_nothing() {
-    let mut world = World::new(|_, config| config.manager = "127.0.0.1:1".parse().unwrap()).await;
+    let mut world =
+        World::new(|_, config| config.target = Target::Address("127.0.0.1:1".parse().unwrap()))
+            .await;
 
     let failure = world.start_without_routes().await.unwrap().unwrap_err();
 

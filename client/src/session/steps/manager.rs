@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::missing;
+use crate::cluster::Problem;
 use crate::control::way::Reach;
 use crate::control::{self, Control, OpenError};
 use crate::failure::{Exit, Failure};
@@ -20,21 +21,38 @@ use crate::skew;
 const ROUTES_WAIT: Duration = Duration::from_secs(2);
 
 pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let channel = control::dial(&parts.reach)
+    let found = parts
+        .found
+        .as_ref()
+        .ok_or_else(|| missing("system's DNS"))?;
+    let (reach, cluster) = parts.config.reach(&found.originals).await?;
+    let mut version = String::new();
+    if let Some(cluster) = cluster {
+        let authorisation = cluster.authorisation();
+        parts
+            .board
+            .note(|facts| facts.authorisation = Some(authorisation));
+        // The first request waits as long as an exec plugin may take; the dial would not.
+        version = format!(", Kubernetes {}", cluster.version().await?);
+    }
+    let channel = control::dial(&reach)
         .await
-        .map_err(|error| unreachable(&parts.reach, error))?;
+        .map_err(|error| unreachable(&reach, error))?;
+    let detail = format!("{}{version}", reach.way);
     parts.channel = Some(channel);
-    Ok(parts.reach.way.to_string())
+    parts.reach = Some(reach);
+    Ok(detail)
 }
 
 pub(in crate::session) async fn open_session<O: Os>(
     parts: &mut Parts<'_, O>,
 ) -> Result<String, Failure> {
     let channel = parts.channel.clone().ok_or_else(|| missing("channel"))?;
+    let reach = parts.reach.clone().ok_or_else(|| missing("way"))?;
     let request = parts.request();
-    let session = control::open_session(&parts.reach, channel.clone(), &request)
+    let session = control::open_session(&reach, channel.clone(), &request)
         .await
-        .map_err(|error| not_opened(&parts.reach, error))?;
+        .map_err(|error| not_opened(&reach, error))?;
     skew::check(&session).map_err(|error| {
         Failure::new(Exit::Other, error)
             .with_hint("upgrade kubebridge, or connect to a manager of this version")
@@ -43,7 +61,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         parts.warn_once(warning);
     }
     let control = Control::start(
-        parts.reach.clone(),
+        reach,
         channel,
         request,
         session.clone(),
@@ -67,7 +85,8 @@ pub(in crate::session) async fn open_session<O: Os>(
         facts.routes = Some(control.routes());
     });
     let detail = format!(
-        "cluster domain {}, namespaces {}, {services} services",
+        "version {}, cluster domain {}, namespaces {}, {services} services",
+        session.manager_version,
         session.cluster_domain,
         parts.config.namespaces.join(" ")
     );
@@ -82,8 +101,19 @@ pub(in crate::session) async fn open_session<O: Os>(
 
 fn not_opened(reach: &Reach, error: OpenError) -> Failure {
     match error {
-        OpenError::Refused(status) => refused(reach, &status),
-        OpenError::Tokens(error) => Failure::new(Exit::Privilege, error)
+        OpenError::Refused(status) => match (Reason::of(&status), reach.tokens.lacking()) {
+            (Some(Reason::TokenMissing), Some(lacking)) => no_token(lacking),
+            _ => refused(reach, &status),
+        },
+        OpenError::Tokens(error) => no_token(error),
+    }
+}
+
+/// What stands in the way of a token is told as it is where it is known.
+fn no_token(error: anyhow::Error) -> Failure {
+    match error.downcast::<Problem>() {
+        Ok(problem) => problem.into(),
+        Err(error) => Failure::new(Exit::Privilege, error)
             .context("cannot get a token for each namespace")
             .with_hint("kubectl -n NAMESPACE create token kubebridge-access --audience kubebridge"),
     }
@@ -118,6 +148,10 @@ fn refused(reach: &Reach, status: &Status) -> Failure {
 }
 
 fn unreachable(reach: &Reach, error: anyhow::Error) -> Failure {
+    let error = match error.downcast::<Problem>() {
+        Ok(problem) => return problem.into(),
+        Err(error) => error,
+    };
     Failure::new(Exit::Unreachable, error)
         .context(format!("traffic-manager at {}", reach.way))
         .with_hint("is the port-forward running? kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080")
