@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::keeper::Held;
 use crate::kubernetes::watch::Health;
 use crate::limit::Limited;
 use crate::metrics::Exposition;
@@ -34,6 +35,8 @@ const LIFETIME: Duration = Duration::from_secs(5);
 pub struct Readiness {
     /// How each watch does, by the name of what it watches.
     pub watches: Vec<(String, watch::Receiver<Health>)>,
+    /// The keys of tokens, where they are fetched.
+    pub token_keys: Option<watch::Receiver<Held>>,
     /// Set when the process drains.
     pub shutdown: CancellationToken,
 }
@@ -64,7 +67,23 @@ impl Readiness {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{what}: {words}");
         }
+        ready &= self.tell_keys(&mut text);
         (ready && usable, text)
+    }
+
+    /// Says whether a token can be verified: without keys nobody gets a session. Those that were
+    /// once fetched stay good while the API server is away.
+    fn tell_keys(&self, text: &mut String) -> bool {
+        let Some(held) = self.token_keys.as_ref().map(|keys| keys.borrow().clone()) else {
+            return true;
+        };
+        if held.published.is_some() {
+            return true;
+        }
+        let trouble = held.trouble.as_deref().unwrap_or("not fetched yet");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "token keys: {trouble}");
+        false
     }
 }
 
@@ -123,6 +142,7 @@ mod tests {
         let watches = states.iter().enumerate().map(watch).collect();
         Readiness {
             watches,
+            token_keys: None,
             shutdown: CancellationToken::new(),
         }
         .check()
@@ -169,6 +189,7 @@ mod tests {
     fn a_process_that_drains_is_not_ready() {
         let readiness = Readiness {
             watches: vec![],
+            token_keys: None,
             shutdown: CancellationToken::new(),
         };
         readiness.shutdown.cancel();

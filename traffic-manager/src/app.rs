@@ -18,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error_span, info, warn};
 
 use crate::admin::{self, Readiness};
-use crate::config::{AnswerServices, Auth, Config, Source};
+use crate::config::{AnswerServices, Config, Source};
 use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
+use crate::guard::Guarded;
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::Listeners;
 use crate::metrics::{Exposition, Metrics};
@@ -53,14 +54,17 @@ pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// # Errors
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
+    config.check()?;
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
+    let shutdown = CancellationToken::new();
+    let mut tasks = Tasks::new();
+    let guarded = Guarded::open(&config, &opened, &shutdown, &mut tasks)?;
     // All that can be refused is open, and nothing runs yet that has something to say.
     listeners.addresses.log();
-    warn_of_auth(&config);
     if settings.upstreams.is_empty() {
         warn!("no upstream: only Services are answered");
     }
@@ -74,17 +78,21 @@ pub async fn start(config: Config) -> Result<Running> {
     let resolver = Resolver::new(settings.resolver(config.resolution.answer_order)?, local);
     let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
 
-    let shutdown = CancellationToken::new();
     let view_ids = Arc::new(ViewIds::default());
     let told = Told::default();
     let service = Service {
-        sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
+        sessions: Arc::new(Sessions::new(
+            plain.subscribe(),
+            Arc::clone(&view_ids),
+            Arc::clone(&guarded.audit),
+        )),
         index,
         observed: told.observed.subscribe(),
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
-        auth: config.auth,
+        gate: guarded.gate,
+        audit: guarded.audit,
         shutdown: shutdown.clone(),
     };
     let exposition = Exposition::new(
@@ -99,17 +107,16 @@ pub async fn start(config: Config) -> Result<Running> {
         metrics,
     });
 
-    let mut tasks = Tasks::new();
+    let sweeping = Arc::clone(&service.sessions).sweep_until(shutdown.clone());
+    spawn(&mut tasks, "sessions", done(sweeping));
     let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
+        token_keys: guarded.keys,
         shutdown: shutdown.clone(),
     };
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
-    spawn(&mut tasks, "resolv.conf", async move {
-        following.await;
-        Ok(())
-    });
+    spawn(&mut tasks, "resolv.conf", done(following));
     let Listeners {
         dns_udp,
         dns_tcp,
@@ -122,7 +129,8 @@ pub async fn start(config: Config) -> Result<Running> {
         server::serve(dns_udp, dns_tcp, handler, Limits::default(), stop).await?;
         Ok(())
     });
-    spawn(&mut tasks, "grpc", grpc::serve::serve(grpc, service));
+    let serving = grpc::serve::serve(grpc, guarded.tls, service);
+    spawn(&mut tasks, "grpc", serving);
     spawn(
         &mut tasks,
         "admin",
@@ -211,13 +219,10 @@ fn purge(resolver: &Arc<Resolver>, plain: &watch::Sender<Arc<View>>) -> crate::f
     })
 }
 
-fn warn_of_auth(config: &Config) {
-    if config.shares_namespaces() {
-        warn!("whoever may port-forward to this pod sees every namespace it serves");
-    }
-    if config.auth == Auth::Token {
-        warn!("tokens are not built yet: sessions are refused, use --auth port-forward");
-    }
+/// Lets a task that cannot fail be essential.
+pub(crate) async fn done(task: impl Future<Output = ()>) -> Result<()> {
+    task.await;
+    Ok(())
 }
 
 #[cfg(test)]

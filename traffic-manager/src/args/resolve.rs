@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::flags::{Fanout, Serve};
-use crate::config::{Config, Namespaces, Resolution, Source};
+use crate::access::key_file::KeyFile;
+use crate::config::{AuditLog, Config, Namespaces, Resolution, Source};
 use crate::failure::{Exit, Failure};
+use crate::tls::TlsFiles;
 
 /// Where the nameservers are when no file is named.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -20,11 +22,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_millis(4500);
 pub(super) fn config(flags: Serve) -> Result<Config> {
     let source = source(&flags)?;
     refuse_not_built(&flags)?;
-    if !flags.grpc_listen.ip().is_loopback() {
-        let message = format!("--grpc-listen {} is not on loopback", flags.grpc_listen);
-        let hint = "a network listener needs TLS, which is not built yet: use 127.0.0.1:PORT";
-        return Err(usage(message, hint));
-    }
+    let tls = tls(&flags)?;
+    let token_keys = token_keys(&flags)?;
     if let Some(timeout) = flags.timeout
         && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
     {
@@ -56,6 +55,9 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         absolute_zone,
         fanout: _,
         auth,
+        pod_namespace,
+        token_keys: _,
+        token_issuer: _,
         tls_cert: _,
         tls_key: _,
         tls_ca: _,
@@ -75,7 +77,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         bare_single_label,
         absolute_zones: absolute_zone,
     };
-    Ok(Config {
+    let config = Config {
         dns_listen,
         grpc_listen,
         admin_listen,
@@ -83,8 +85,43 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         source,
         answer_services,
         auth,
+        pod_namespace,
+        token_keys,
+        tls,
+        audit: AuditLog::Stdout,
         log_format,
-    })
+    };
+    config.check()?;
+    Ok(config)
+}
+
+fn tls(flags: &Serve) -> Result<Option<TlsFiles>> {
+    match (&flags.tls_cert, &flags.tls_key, &flags.tls_ca) {
+        (None, None, None) => Ok(None),
+        (Some(cert), Some(key), Some(ca)) => Ok(Some(TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+            ca: ca.clone(),
+        })),
+        _ => Err(usage(
+            "mutual TLS needs --tls-cert, --tls-key and --tls-ca",
+            "give all three; `kubebridge certs` makes them",
+        )),
+    }
+}
+
+fn token_keys(flags: &Serve) -> Result<Option<KeyFile>> {
+    match (&flags.token_keys, &flags.token_issuer) {
+        (None, None) => Ok(None),
+        (Some(path), Some(issuer)) if !issuer.is_empty() => Ok(Some(KeyFile {
+            path: path.clone(),
+            issuer: issuer.clone(),
+        })),
+        _ => Err(usage(
+            "--token-keys and --token-issuer need each other",
+            "kubectl get --raw /openid/v1/jwks has the keys, /.well-known/openid-configuration the issuer",
+        )),
+    }
 }
 
 /// The default file is used where it exists; a named one has to exist, which is seen at start.
@@ -131,9 +168,6 @@ fn source(flags: &Serve) -> Result<Source> {
 
 fn refuse_not_built(flags: &Serve) -> Result<()> {
     let given = [
-        ("--tls-cert", flags.tls_cert.is_some()),
-        ("--tls-key", flags.tls_key.is_some()),
-        ("--tls-ca", flags.tls_ca.is_some()),
         ("--egress", flags.egress.is_some()),
         ("--fanout hedged", flags.fanout == Fanout::Hedged),
     ];

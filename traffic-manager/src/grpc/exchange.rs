@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use super::Service;
+use super::denied::{Denied, denied};
+use super::{Service, expired, expiry};
 use crate::metrics::Way;
 use crate::sessions::Lease;
 
@@ -59,6 +60,8 @@ impl Exchange {
             }
             tokio::select! {
                 biased;
+                // Nothing more is told to whom the right was taken away.
+                () = expiry(self.session.as_mut()) => return Some(Err(expired())),
                 Some(answer) = self.answers.join_next() => match answer {
                     Ok(answer) => return Some(Ok(answer)),
                     Err(error) => return Some(Err(Status::internal(error.to_string()))),
@@ -93,10 +96,22 @@ impl Exchange {
         let view = session.view();
         let resolver = Arc::clone(&self.service.resolver);
         let metrics = Arc::clone(&self.service.metrics);
+        let (index, audit) = (
+            Arc::clone(&self.service.index),
+            Arc::clone(&self.service.audit),
+        );
+        let session = session.session();
         self.answers.spawn(async move {
             let query = metrics.query(Way::Grpc);
             let reply = resolver.answer(&request.query, &view).await;
             query.answered(reply.as_deref());
+            let denied = reply
+                .as_deref()
+                .and_then(|reply| denied(&request.query, reply, &view, &index));
+            if let Some(Denied { namespace, service }) = denied {
+                let (namespace, service) = (namespace.as_deref(), service.as_deref());
+                audit.call_denied(session.id(), "ExchangeDns", namespace, service);
+            }
             let outcome = match reply {
                 Some(reply) => Outcome::Reply(reply),
                 None => Outcome::Failure(v1::DnsFailure {
