@@ -1,6 +1,8 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
@@ -11,9 +13,12 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{NoTokens, TokenFiles, TokenSource};
-use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output, TokenFile};
-use crate::control::way::{Direct, Reach};
-use crate::failure::Failure;
+use crate::cli::{
+    ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
+};
+use crate::control::secure::{Secure, TlsFiles};
+use crate::control::way::{Direct, Reach, Way};
+use crate::failure::{Exit, Failure};
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
@@ -25,8 +30,8 @@ pub(crate) const STOPS: usize = 8;
 /// What a session needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The manager's gRPC port.
-    pub manager: SocketAddr,
+    /// Which manager.
+    pub target: Target,
     /// The namespaces, the session's own first.
     pub namespaces: Vec<String>,
     /// Suffixes outside the cluster domain that are resolved in the cluster.
@@ -61,17 +66,12 @@ impl Config {
             domains,
             tun_cidr,
             tokens,
+            tls_cert,
+            tls_key,
+            tls_ca,
         } = arguments;
-        let manager = manager.ok_or_else(|| {
-            Failure::usage("connect needs --manager ADDR:PORT: finding the manager by the kubeconfig is not built yet")
-                .with_hint("kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080, then --manager 127.0.0.1:7080")
-        })?;
-        if !manager.ip().is_loopback() {
-            return Err(Failure::usage(format!(
-                "--manager {manager} is not a loopback address: connecting over a network needs TLS, which is not built yet"
-            ))
-            .with_hint("kubectl port-forward, and --manager 127.0.0.1:PORT"));
-        }
+        let tls = tls_files(tls_cert.as_ref(), tls_key.as_ref(), tls_ca.as_ref())?;
+        let target = target(manager.as_ref(), tls)?;
         if !foreground {
             return Err(Failure::usage(
                 "connect needs --foreground: sessions in the background are not built yet",
@@ -90,7 +90,7 @@ impl Config {
         }
         check_domains(domains)?;
         Ok(Self {
-            manager,
+            target,
             namespaces: namespaces(&global.namespaces),
             domains: domains.clone(),
             dns: *dns,
@@ -103,19 +103,98 @@ impl Config {
     }
 }
 
+/// Which manager a session is with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// The one at an address.
+    Address {
+        /// Where it is.
+        address: ManagerAddress,
+        /// What proves who is who; without it the address is on loopback.
+        tls: Option<TlsFiles>,
+    },
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, tls: _ } => address.fmt(f),
+        }
+    }
+}
+
 impl Config {
     /// Says how the manager is reached, and where tokens come from.
-    #[must_use]
-    pub fn reach(&self) -> Reach {
+    ///
+    /// # Errors
+    ///
+    /// The address is a name, and there are no files for TLS.
+    pub fn reach(&self) -> Result<Reach, Failure> {
         let tokens: Arc<dyn TokenSource> = if self.token_files.0.is_empty() {
             Arc::new(NoTokens)
         } else {
             Arc::new(self.token_files.clone())
         };
-        Reach {
-            way: Arc::new(Direct(self.manager)),
-            tokens,
+        let way: Arc<dyn Way> = match &self.target {
+            Target::Address {
+                address,
+                tls: Some(files),
+            } => Arc::new(Secure::new(address.clone(), files.clone())),
+            Target::Address { address, tls: None } => match address.ip() {
+                Some(ip) => Arc::new(Direct(SocketAddr::new(ip, address.port))),
+                None => return Err(needs_tls(address)),
+            },
+        };
+        Ok(Reach { way, tokens })
+    }
+}
+
+fn target(manager: Option<&ManagerAddress>, tls: Option<TlsFiles>) -> Result<Target, Failure> {
+    let address = manager.ok_or_else(|| {
+        Failure::usage("connect needs --manager ADDR:PORT: finding the manager by the kubeconfig is not built yet")
+            .with_hint("kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080, then --manager 127.0.0.1:7080")
+    })?;
+    if tls.is_none() && !address.ip().is_some_and(|ip| ip.is_loopback()) {
+        return Err(needs_tls(address));
+    }
+    Ok(Target::Address {
+        address: address.clone(),
+        tls,
+    })
+}
+
+fn needs_tls(address: &ManagerAddress) -> Failure {
+    Failure::usage(format!(
+        "--manager {address} is not a loopback address: over a network it needs --tls-cert, --tls-key and --tls-ca"
+    ))
+    .with_hint("`kubebridge certs` makes them; or kubectl port-forward, and --manager 127.0.0.1:PORT")
+}
+
+fn tls_files(
+    cert: Option<&PathBuf>,
+    key: Option<&PathBuf>,
+    ca: Option<&PathBuf>,
+) -> Result<Option<TlsFiles>, Failure> {
+    match (cert, key, ca) {
+        (None, None, None) => Ok(None),
+        (Some(cert), Some(key), Some(ca)) => {
+            let files = TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                ca: ca.clone(),
+            };
+            // What cannot work is told before anything is done.
+            match files.config() {
+                Ok(_) => Ok(Some(files)),
+                Err(error) => Err(Failure::new(Exit::File, error)
+                    .context("cannot use the files for TLS")
+                    .with_hint("`kubebridge certs` makes them")),
+            }
         }
+        _ => Err(
+            Failure::usage("mutual TLS needs --tls-cert, --tls-key and --tls-ca")
+                .with_hint("give all three; `kubebridge certs` makes them"),
+        ),
     }
 }
 

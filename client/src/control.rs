@@ -9,6 +9,7 @@ mod echo;
 pub mod exchange;
 mod keep;
 mod renew;
+pub mod secure;
 mod watch_routes;
 pub mod way;
 
@@ -36,8 +37,6 @@ use way::Reach;
 /// How long connecting and each call that has one reply may take: far above any working tunnel's
 /// round trip, short enough for recovery within 5 s at any place of the back-off.
 const CALL_TIME: Duration = Duration::from_secs(2);
-/// How long a way to the manager may take in all, where it has several legs.
-const DIAL_TIME: Duration = Duration::from_secs(2);
 /// How long tokens may take: an exec plugin has 30 s (condition lifecycle 19).
 const TOKENS_TIME: Duration = Duration::from_secs(35);
 
@@ -91,9 +90,10 @@ pub enum OpenError {
 ///
 /// Nobody listens there, or nobody answers in time.
 pub async fn dial(reach: &Reach) -> anyhow::Result<Channel> {
-    match timeout(DIAL_TIME, reach.way.dial()).await {
+    let patience = reach.way.patience();
+    match timeout(patience, reach.way.dial()).await {
         Ok(channel) => channel,
-        Err(_) => anyhow::bail!("no connection within {DIAL_TIME:?}"),
+        Err(_) => anyhow::bail!("no connection within {patience:?}"),
     }
 }
 

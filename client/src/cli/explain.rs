@@ -9,7 +9,7 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 13] = [
+const LATER_FLAGS: [&str; 10] = [
     "--context",
     "--dry-run",
     "--exclude-cidr",
@@ -17,9 +17,6 @@ const LATER_FLAGS: [&str; 13] = [
     "--kubeconfig",
     "--mode",
     "--retake",
-    "--tls-ca",
-    "--tls-cert",
-    "--tls-key",
     "--anonymize",
     "--dns-service",
     "--force",
@@ -29,9 +26,8 @@ const LATER_FLAGS: [&str; 13] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 16] = [
+const LATER_COMMANDS: [&str; 15] = [
     "clean",
-    "certs",
     "completions",
     "dns",
     "doctor",

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,8 +14,13 @@ use crate::access::{NoTokens, TokenSource};
 
 /// A way to a manager. Its `Display` says which, for people.
 pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
-    /// Connects; the caller gives up after a while.
+    /// Connects.
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>>;
+
+    /// How long that may take; more for a way of several connections, one after the other.
+    fn patience(&self) -> Duration {
+        CALL_TIME
+    }
 }
 
 /// How a manager is reached, and how its sessions prove what they may see.

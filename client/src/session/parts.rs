@@ -40,7 +40,8 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) os: &'os O,
     pub(super) id: SessionId,
     pub(super) config: Config,
-    pub(super) reach: Reach,
+    /// Known once the manager was dialled.
+    pub(super) reach: Option<Reach>,
     pub(super) board: Arc<Board>,
     pub(super) reporter: Arc<Reporter>,
     pub(super) stops: mpsc::Sender<Stop>,
@@ -106,7 +107,7 @@ impl<'os, O: Os> Parts<'os, O> {
         Self {
             os,
             id,
-            reach: config.reach(),
+            reach: None,
             config,
             board,
             reporter,

@@ -245,7 +245,7 @@ mod tests {
             ),
             (
                 format!(r#"{{"kty":"RSA","kid":"a","n":"_{modulus}","e":"AQAB"}}"#),
-                0,
+                1,
             ),
             (
                 r#"{"kty":"RSA","kid":"a","n":"AQAB","e":"AQAB"}"#.to_owned(),

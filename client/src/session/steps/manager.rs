@@ -20,21 +20,25 @@ use crate::skew;
 const ROUTES_WAIT: Duration = Duration::from_secs(2);
 
 pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let channel = control::dial(&parts.reach)
+    let reach = parts.config.reach()?;
+    let channel = control::dial(&reach)
         .await
-        .map_err(|error| unreachable(&parts.reach, error))?;
+        .map_err(|error| unreachable(&reach, error))?;
     parts.channel = Some(channel);
-    Ok(parts.reach.way.to_string())
+    let way = reach.way.to_string();
+    parts.reach = Some(reach);
+    Ok(way)
 }
 
 pub(in crate::session) async fn open_session<O: Os>(
     parts: &mut Parts<'_, O>,
 ) -> Result<String, Failure> {
     let channel = parts.channel.clone().ok_or_else(|| missing("channel"))?;
+    let reach = parts.reach.clone().ok_or_else(|| missing("way"))?;
     let request = parts.request();
-    let session = control::open_session(&parts.reach, channel.clone(), &request)
+    let session = control::open_session(&reach, channel.clone(), &request)
         .await
-        .map_err(|error| not_opened(&parts.reach, error))?;
+        .map_err(|error| not_opened(&reach, error))?;
     skew::check(&session).map_err(|error| {
         Failure::new(Exit::Other, error)
             .with_hint("upgrade kubebridge, or connect to a manager of this version")
@@ -43,7 +47,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         parts.warn_once(warning);
     }
     let control = Control::start(
-        parts.reach.clone(),
+        reach,
         channel,
         request,
         session.clone(),
@@ -91,7 +95,7 @@ fn not_opened(reach: &Reach, error: OpenError) -> Failure {
 
 /// What the manager says to a request it understood is no matter of reaching it.
 fn refused(reach: &Reach, status: &Status) -> Failure {
-    let said = anyhow::anyhow!("{}: {}", status.code(), status.message());
+    let said = anyhow::anyhow!("{}: {}", status.code(), words(status));
     let (exit, hint) = match (Reason::of(status), status.code()) {
         (Some(Reason::TokenMissing), _) => (
             Exit::Privilege,
@@ -115,6 +119,20 @@ fn refused(reach: &Reach, status: &Status) -> Failure {
     Failure::new(exit, said)
         .context(format!("traffic-manager at {}", reach.way))
         .with_hint(hint)
+}
+
+/// What a status says, with what lies under it: TLS tells there why a certificate was refused.
+fn words(status: &Status) -> String {
+    let mut words = status.message().to_owned();
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !words.ends_with(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = error.source();
+    }
+    words
 }
 
 fn unreachable(reach: &Reach, error: anyhow::Error) -> Failure {
