@@ -17,18 +17,19 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error_span, info, warn};
 
-use crate::admin::{self, Readiness};
+use crate::admin::{self, Readiness, Zones};
 use crate::config::{AnswerServices, Config, Source};
 use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::guard::Guarded;
 use crate::kubernetes::index::{Changed, Index};
-use crate::listeners::Listeners;
+use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
+use crate::tls::Current;
 
 /// How long open queries, calls and connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -58,6 +59,7 @@ pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
+    let engine = settings.resolver(config.resolution.answer_order, &followed.ways)?;
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
     let shutdown = CancellationToken::new();
@@ -75,7 +77,7 @@ pub async fn start(config: Config) -> Result<Running> {
     ));
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let local = local_records(&config, &settings, &index, &plain);
-    let resolver = Resolver::new(settings.resolver(config.resolution.answer_order)?, local);
+    let resolver = Resolver::new(engine, local);
     let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
 
     let view_ids = Arc::new(ViewIds::default());
@@ -113,29 +115,25 @@ pub async fn start(config: Config) -> Result<Running> {
     let readiness = Readiness {
         watches,
         token_keys: guarded.keys,
+        zones: zones(&config),
+        upstreams: Arc::clone(resolver.upstreams()),
         shutdown: shutdown.clone(),
     };
-    let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
-    spawn(&mut tasks, "resolv.conf", done(following));
-    let Listeners {
-        dns_udp,
-        dns_tcp,
-        grpc,
-        admin,
-        addresses,
-    } = listeners;
-    let stop = shutdown.clone();
-    spawn(&mut tasks, "dns", async move {
-        server::serve(dns_udp, dns_tcp, handler, Limits::default(), stop).await?;
+    let (upstreams, stop) = (Arc::clone(resolver.upstreams()), shutdown.clone());
+    spawn(&mut tasks, "upstreams", async move {
+        upstreams.run(stop).await;
         Ok(())
     });
-    let serving = grpc::serve::serve(grpc, guarded.tls, service);
-    spawn(&mut tasks, "grpc", serving);
-    spawn(
-        &mut tasks,
-        "admin",
-        admin::serve(admin, readiness, exposition),
-    );
+    let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
+    spawn(&mut tasks, "resolv.conf", done(following));
+    let addresses = Faces {
+        handler,
+        tls: guarded.tls,
+        service,
+        readiness,
+        exposition,
+    }
+    .serve(listeners, &shutdown, &mut tasks);
     Ok(Running {
         dns: addresses.dns,
         grpc: addresses.grpc,
@@ -143,6 +141,42 @@ pub async fn start(config: Config) -> Result<Running> {
         shutdown,
         tasks,
     })
+}
+
+/// What the listeners are for.
+struct Faces {
+    handler: Arc<PlainDns>,
+    tls: Option<Current>,
+    service: Service,
+    readiness: Readiness,
+    exposition: Exposition,
+}
+
+impl Faces {
+    fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: &CancellationToken,
+        tasks: &mut Tasks,
+    ) -> Addresses {
+        let Listeners {
+            dns_udp,
+            dns_tcp,
+            grpc,
+            admin,
+            addresses,
+        } = listeners;
+        let stop = shutdown.clone();
+        spawn(tasks, "dns", async move {
+            server::serve(dns_udp, dns_tcp, self.handler, Limits::default(), stop).await?;
+            Ok(())
+        });
+        let serving = grpc::serve::serve(grpc, self.tls, self.service);
+        spawn(tasks, "grpc", serving);
+        let probes = admin::serve(admin, self.readiness, self.exposition);
+        spawn(tasks, "admin", probes);
+        addresses
+    }
 }
 
 impl Running {
@@ -202,6 +236,14 @@ fn local_records(
             authority,
             plain.subscribe(),
         )),
+    }
+}
+
+/// Says what answers for the zones of the cluster.
+fn zones(config: &Config) -> Zones {
+    match (&config.source, config.answer_services) {
+        (Source::Kubernetes(_) | Source::Manifests { .. }, AnswerServices::Index) => Zones::Ours,
+        (Source::None, _) | (_, AnswerServices::Upstream) => Zones::Upstreams,
     }
 }
 

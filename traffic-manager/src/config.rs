@@ -52,6 +52,8 @@ pub struct Resolution {
     pub resolv_conf: Option<PathBuf>,
     /// Upstreams in place of the file's nameservers.
     pub upstreams: Vec<UpstreamSpec>,
+    /// The authorities that encrypted upstreams must be certified by; none for the system's.
+    pub upstream_cas: Vec<PathBuf>,
     /// A search list in place of the file's.
     pub search: Vec<Name>,
     /// Names with fewer dots than this are expanded first.
@@ -259,6 +261,7 @@ impl Default for Resolution {
         Self {
             resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
             upstreams: Vec::new(),
+            upstream_cas: Vec::new(),
             search: Vec::new(),
             ndots: None,
             timeout: None,

@@ -29,6 +29,7 @@ mod namespaces;
 mod open;
 mod routes;
 pub mod serve;
+mod upstreams;
 
 /// The longest echo: enough to fill a few packets, too little to be a way to move data.
 const MAX_ECHO: usize = 4096;
@@ -133,9 +134,10 @@ impl TrafficManager for Service {
 
     async fn watch_upstreams(
         &self,
-        _request: Request<v1::WatchUpstreamsRequest>,
+        request: Request<v1::WatchUpstreamsRequest>,
     ) -> Result<Response<Self::WatchUpstreamsStream>, Status> {
-        Err(Status::unimplemented("WatchUpstreams is not built yet"))
+        let session = self.session(&request.into_inner().session_id)?;
+        Ok(Response::new(Box::pin(upstreams::stream(self, session))))
     }
 
     async fn echo(

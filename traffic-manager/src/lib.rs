@@ -26,3 +26,4 @@ mod source;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 pub mod tls;
+pub mod upstreams;

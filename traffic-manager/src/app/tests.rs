@@ -1,6 +1,7 @@
 //! The whole manager in-process over loopback, fed by a file of manifests or by hand.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kubebridge_dns::message::{self, QueryOptions};
 use kubebridge_dns::name::RecordType;
@@ -11,6 +12,7 @@ use kubebridge_proto::v1;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
@@ -28,6 +30,18 @@ mod newer;
 mod races;
 mod routes;
 mod sessions;
+mod upstreams;
+
+/// How long anything may take that a test waits for: no measure of it, but the end of a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits for what surely comes, and says what it was when it does not.
+async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    match timeout(PATIENCE, coming).await {
+        Ok(came) => came,
+        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
+    }
+}
 
 /// Services of two namespaces, of every kind.
 const MANIFEST: &str = "\
@@ -198,12 +212,8 @@ impl Routes {
     }
 
     async fn next(&mut self) -> RouteUpdate {
-        let frame = self
-            .frames
-            .message()
-            .await
-            .unwrap()
-            .expect("the stream ended");
+        let frame = within("a frame of routes", self.frames.message()).await;
+        let frame = frame.unwrap().expect("the stream ended");
         RouteUpdate::try_from(frame).unwrap()
     }
 

@@ -13,6 +13,7 @@ use kubebridge_proto::names::check_label;
 
 use super::duration;
 use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, LogFormat};
+use crate::upstreams::ask::Output;
 
 /// Resolves and streams the Services of a cluster for kubebridge laptops.
 #[derive(Debug, Parser)]
@@ -33,14 +34,36 @@ pub(super) enum Command {
     Serve(Box<Serve>),
     /// Check flags, environment and file, and print the configuration they make.
     CheckConfig(Box<Serve>),
+    /// Show the health of a running manager's upstreams; exit 1 when none is good.
+    Upstreams(UpstreamsFlags),
 }
 
 impl Command {
-    pub(super) fn flags(&self) -> &Serve {
+    /// Returns the file with more flags.
+    pub(super) fn config_file(&self) -> Option<&PathBuf> {
         match self {
-            Self::Serve(flags) | Self::CheckConfig(flags) => flags,
+            Self::Serve(flags) | Self::CheckConfig(flags) => flags.config.as_ref(),
+            Self::Upstreams(_) => None,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UpstreamsFlags {
+    /// Admin address and port of the manager; it answers this to loopback alone.
+    #[arg(long, env = "KUBEBRIDGE_ADMIN", value_name = "ADDR:PORT")]
+    #[arg(default_value = "127.0.0.1:7081")]
+    pub(super) admin: SocketAddr,
+
+    /// How the answer is printed.
+    #[arg(
+        short,
+        long,
+        env = "KUBEBRIDGE_OUTPUT",
+        value_enum,
+        default_value = "text"
+    )]
+    pub(super) output: Output,
 }
 
 impl Cli {
@@ -85,7 +108,7 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_RESOLV_CONF", value_name = "FILE")]
     pub(super) resolv_conf: Option<PathBuf>,
 
-    /// Upstream DNS server in place of the file's nameservers, `ADDRESS[:PORT]`; may be repeated.
+    /// Upstream DNS server in place of the file's nameservers: `ADDRESS[:PORT]`, `tls://ADDRESS#NAME` or `https://ADDRESS#NAME`; may be repeated.
     #[arg(
         long,
         env = "KUBEBRIDGE_UPSTREAM",
@@ -93,6 +116,15 @@ pub(super) struct Serve {
         value_delimiter = ','
     )]
     pub(super) upstream: Vec<UpstreamSpec>,
+
+    /// PEM file of authorities for encrypted upstreams in place of the system's, read again when it changes; may be repeated.
+    #[arg(
+        long,
+        env = "KUBEBRIDGE_UPSTREAM_CA",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    pub(super) upstream_ca: Vec<PathBuf>,
 
     /// Search domain in place of the file's, in order; may be repeated.
     #[arg(

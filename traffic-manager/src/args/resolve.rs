@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use kubebridge_dns::upstream::{Protocol, UpstreamSpec};
 
 use super::flags::{Fanout, Serve};
 use crate::access::key_file::KeyFile;
@@ -33,6 +34,12 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         );
         return Err(usage(message, "use a value between 1ms and 4500ms"));
     }
+    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
+    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
+        let message = "--upstream-ca needs an encrypted upstream";
+        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
+        return Err(usage(message, hint));
+    }
     // Every field by name: a flag that is not used fails the build.
     let Serve {
         dns_listen,
@@ -40,6 +47,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         admin_listen,
         resolv_conf,
         upstream,
+        upstream_ca,
         search,
         ndots,
         timeout,
@@ -68,6 +76,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
     let resolution = Resolution {
         resolv_conf: resolv_conf_or_default(resolv_conf),
         upstreams: upstream,
+        upstream_cas: upstream_ca,
         search,
         ndots,
         timeout,

@@ -21,6 +21,8 @@ pub(super) fn text(config: &Config) -> String {
         lines.one("resolv-conf", path.display());
     }
     lines.list("upstream", &resolution.upstreams);
+    let files = resolution.upstream_cas.iter().map(|path| path.display());
+    lines.list("upstream-ca", files);
     lines.list("search", &resolution.search);
     lines.number("ndots", resolution.ndots);
     if let Some(timeout) = resolution.timeout {

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::config::{AnswerOrder, Namespaces, Source};
 use crate::failure::report;
+use crate::upstreams::ask::Output;
 
 fn parsed(arguments: &[&str]) -> Result<Invocation> {
     parse([&["traffic-manager"], arguments].concat())
@@ -14,7 +15,7 @@ fn parsed(arguments: &[&str]) -> Result<Invocation> {
 fn serve(arguments: &[&str]) -> Config {
     match parsed(&[&["serve"], arguments].concat()).unwrap() {
         Invocation::Serve(config) => *config,
-        Invocation::Print(text) => panic!("printed {text}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -129,6 +130,10 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: invalid value 'dns.example' for '--upstream <SPEC>'",
     ),
     (
+        &["serve", "--upstream=192.0.2.1", "--upstream-ca=ca.pem"],
+        "error: --upstream-ca needs an encrypted upstream\nhint: add --upstream tls://",
+    ),
+    (
         &["serve", "--search=a..b"],
         "error: invalid value 'a..b' for '--search <DOMAIN>': name has an empty label",
     ),
@@ -208,6 +213,26 @@ fn bad_flags_name_flag_value_and_fix_and_exit_64() {
         );
         assert_eq!(code, 64, "{arguments:?}");
     }
+}
+
+#[test]
+fn upstreams_asks_the_admin_port_of_this_pod_unless_told_another() {
+    for (arguments, admin, output) in [
+        (vec!["upstreams"], "127.0.0.1:7081", Output::Text),
+        (
+            vec!["upstreams", "--admin=[::1]:9", "-o", "json"],
+            "[::1]:9",
+            Output::Json,
+        ),
+    ] {
+        let Invocation::Upstreams(ask) = parsed(&arguments).unwrap() else {
+            panic!("{arguments:?}")
+        };
+        let admin = admin.parse().unwrap();
+        assert_eq!(ask, Ask { admin, output });
+    }
+    let (_, code) = refused(&["upstreams", "--admin=manager"]);
+    assert_eq!(code, 64);
 }
 
 #[test]
@@ -321,6 +346,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "check-config",
         "--resolv-conf=/etc/hostname",
         "--upstream=10.96.0.10:5353",
+        "--upstream=tls://192.0.2.1#dns.example",
+        "--upstream-ca=/etc/hostname",
         "--search=a.svc.cluster.local",
         "--ndots=2",
         "--timeout=1s",

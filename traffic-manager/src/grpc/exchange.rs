@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
+use kubebridge_dns::resolver::Asker;
 use kubebridge_proto::v1;
 use kubebridge_proto::v1::dns_failure::Reason;
 use kubebridge_proto::v1::exchange_dns_response::Outcome;
@@ -93,7 +94,7 @@ impl Exchange {
                 .session
                 .insert(self.service.session(&request.session_id)?.lease()),
         };
-        let view = session.view();
+        let asker = Asker::new(session.view());
         let resolver = Arc::clone(&self.service.resolver);
         let metrics = Arc::clone(&self.service.metrics);
         let (index, audit) = (
@@ -103,11 +104,11 @@ impl Exchange {
         let session = session.session();
         self.answers.spawn(async move {
             let query = metrics.query(Way::Grpc);
-            let reply = resolver.answer(&request.query, &view).await;
+            let reply = resolver.answer(&request.query, &asker).await;
             query.answered(reply.as_deref());
             let denied = reply
                 .as_deref()
-                .and_then(|reply| denied(&request.query, reply, &view, &index));
+                .and_then(|reply| denied(&request.query, reply, &asker.view, &index));
             if let Some(Denied { namespace, service }) = denied {
                 let (namespace, service) = (namespace.as_deref(), service.as_deref());
                 audit.call_denied(session.id(), "ExchangeDns", namespace, service);

@@ -357,7 +357,10 @@ pub(super) fn service_over(
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
         settings
-            .resolver(crate::config::AnswerOrder::Search)
+            .resolver(
+                crate::config::AnswerOrder::Search,
+                &kubebridge_dns::upstream::Settings::default(),
+            )
             .unwrap(),
         Arc::new(NoLocalRecords),
     );

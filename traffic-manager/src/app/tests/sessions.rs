@@ -152,10 +152,6 @@ async fn calls_that_are_not_built_yet_say_which_they_are() {
         (status.code(), status.message()),
         (Code::Unimplemented, "Explain is not built yet")
     );
-    let request = v1::WatchUpstreamsRequest::default();
-    let status = world.client.watch_upstreams(request).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
-    assert_eq!(status.message(), "WatchUpstreams is not built yet");
 }
 
 #[tokio::test]
