@@ -78,6 +78,15 @@ pub fn hosts_plan(table: &RouteTable, policy: &HostsPolicy, before: &Before) -> 
     plan
 }
 
+/// Returns every name that a line would be wanted for, whatever it resolved to before.
+#[must_use]
+pub fn wanted_names(table: &RouteTable, policy: &HostsPolicy) -> BTreeSet<String> {
+    let routes = table.services(&policy.namespace);
+    routes
+        .flat_map(|route| candidate_names(&route.name, policy))
+        .collect()
+}
+
 /// The addresses a Service has lines for: those a program can connect to.
 fn addresses(route: &ServiceRoute) -> Vec<IpAddr> {
     match route.kind {

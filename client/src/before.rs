@@ -1,7 +1,8 @@
 //! Which names resolved before the session, asked of the original servers as Services appear.
 //!
 //! A name that did gets no hosts line. Until the answer is there the name waits; when no server
-//! answers, it counts as one that did not resolve.
+//! answers, it counts as one that did not resolve. Names that no Service has any longer are
+//! forgotten when there are many, and asked for again should they come back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-use crate::apply::{Before, HostsPolicy, hosts_plan};
+use crate::apply::{Before, HostsPolicy, hosts_plan, wanted_names};
 use crate::originals::Originals;
 use crate::routes::RouteTable;
 
@@ -19,6 +20,9 @@ use crate::routes::RouteTable;
 const AT_ONCE: usize = 32;
 /// Names after which what is known is told.
 const BATCH: usize = 128;
+/// Names kept that no Service has: one that comes and goes with each deployment is asked for once,
+/// and a hundred thousand that came once are not kept for good.
+const SPARE: usize = 1024;
 
 /// Finds out, and goes on finding out, until it is dropped.
 #[derive(Debug)]
@@ -66,6 +70,7 @@ async fn look_back(
     loop {
         let unknown = {
             let table = routes.borrow_and_update();
+            forget_gone(&sender, &table, &policy);
             hosts_plan(&table, &policy, &sender.borrow()).unknown
         };
         if unknown.is_empty() {
@@ -90,5 +95,71 @@ async fn look_back(
             .collect()
             .await;
         sender.send_modify(|known| Arc::make_mut(known).extend(answers));
+    }
+}
+
+/// Forgets names that no Service has, once there are too many.
+fn forget_gone(known: &watch::Sender<Arc<Before>>, table: &RouteTable, policy: &HostsPolicy) {
+    if known.borrow().len() <= SPARE {
+        return;
+    }
+    let wanted = wanted_names(table, policy);
+    known.send_if_modified(|known| {
+        if known.len() > wanted.len() + SPARE {
+            Arc::make_mut(known).retain(|name, _| wanted.contains(name));
+        }
+        // Nothing that anybody asks for is another than before.
+        false
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::HostsForm;
+    use crate::test_util::{table_of, within};
+
+    fn policy() -> HostsPolicy {
+        HostsPolicy {
+            form: HostsForm::Namespaced,
+            namespace: "default".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+        }
+    }
+
+    /// A table of services that only this round has, and one that all have.
+    fn table(round: usize, count: usize) -> RouteTable {
+        let names: Vec<_> = (0..count).map(|n| format!("job-{round}-{n}")).collect();
+        let mut names: Vec<_> = names.iter().map(String::as_str).collect();
+        names.push("authors");
+        table_of(&[("default", &names)])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_of_services_that_come_and_go_are_not_kept_for_good() {
+        const SERVICES: usize = 400;
+        let (routes, watched) = watch::channel(table(0, SERVICES));
+        let originals = Arc::new(Originals::new(&[], &[]));
+        let lookback = Lookback::start(originals, policy(), watched);
+        let mut known = lookback.known();
+
+        for round in 0..20 {
+            routes.send_replace(table(round, SERVICES));
+            let wanted = wanted_names(&routes.borrow(), &policy());
+            let all = |known: &Arc<Before>| wanted.iter().all(|name| known.contains_key(name));
+            within("all names are known", known.wait_for(all))
+                .await
+                .unwrap();
+            assert!(known.borrow().len() <= 2 * wanted.len() + SPARE);
+        }
+
+        // One more look, at a table with next to nothing.
+        routes.send_replace(table(20, 1));
+        let last = |known: &Arc<Before>| known.contains_key("job-20-0");
+        within("the last names are known", known.wait_for(last))
+            .await
+            .unwrap();
+        assert!(known.borrow().len() <= SPARE + 4);
+        assert!(known.borrow().contains_key("authors"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
@@ -12,10 +13,13 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{NoTokens, TokenFiles, TokenSource};
-use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output, TokenFile};
+use crate::cli::{
+    ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
+};
 use crate::cluster::{AccountTokens, Cluster, Environment, PortForward, Source};
-use crate::control::way::{Direct, Reach};
-use crate::failure::Failure;
+use crate::control::secure::{Secure, TlsFiles};
+use crate::control::way::{Direct, Reach, Way};
+use crate::failure::{Exit, Failure};
 use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
@@ -28,7 +32,7 @@ pub(crate) const STOPS: usize = 8;
 /// What a session needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where the manager is.
+    /// Which manager.
     pub target: Target,
     /// The namespaces, the session's own first; none is for the kubeconfig to say.
     pub namespaces: Vec<String>,
@@ -64,10 +68,14 @@ impl Config {
             domains,
             tun_cidr,
             tokens,
+            tls_cert,
+            tls_key,
+            tls_ca,
         } = arguments;
-        let target = target(*manager, global)?;
+        let tls = tls_files(tls_cert.as_ref(), tls_key.as_ref(), tls_ca.as_ref())?;
+        let target = target(manager.as_ref(), tls, global)?;
         let mut names = namespaces(&global.namespaces);
-        if names.is_empty() && matches!(target, Target::Address(_)) {
+        if names.is_empty() && matches!(target, Target::Address { .. }) {
             names.push(Namespace::default().to_string());
         }
         if !foreground {
@@ -101,42 +109,30 @@ impl Config {
     }
 }
 
-/// Where a manager is.
+/// Which manager a session is with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// At an address.
-    Address(SocketAddr),
-    /// In the cluster of a kubeconfig.
+    /// The one at an address.
+    Address {
+        /// Where it is.
+        address: ManagerAddress,
+        /// What proves who is who; without it the address is on loopback.
+        tls: Option<TlsFiles>,
+    },
+    /// The one in the cluster of a kubeconfig.
     Cluster(Source),
 }
 
 impl fmt::Display for Target {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => address.fmt(formatter),
+            Self::Address { address, tls: _ } => address.fmt(f),
             Self::Cluster(source) => match &source.context {
-                Some(context) => write!(formatter, "in the cluster of context {context}"),
-                None => formatter.write_str("in the cluster of the kubeconfig"),
+                Some(context) => write!(f, "in the cluster of context {context}"),
+                None => f.write_str("in the cluster of the kubeconfig"),
             },
         }
     }
-}
-
-fn target(manager: Option<SocketAddr>, global: &Global) -> Result<Target, Failure> {
-    let Some(manager) = manager else {
-        return Ok(Target::Cluster(Source {
-            file: global.kubeconfig.clone(),
-            context: global.context.clone(),
-            environment: Environment::of_process(),
-        }));
-    };
-    if !manager.ip().is_loopback() {
-        return Err(Failure::usage(format!(
-            "--manager {manager} is not a loopback address: connecting over a network needs TLS, which is not built yet"
-        ))
-        .with_hint("kubectl port-forward, and --manager 127.0.0.1:PORT"));
-    }
-    Ok(Target::Address(manager))
 }
 
 impl Config {
@@ -174,9 +170,9 @@ impl Config {
         let files = &self.token_files;
         let files = (!files.0.is_empty()).then(|| Arc::new(files.clone()) as Arc<dyn TokenSource>);
         match &self.target {
-            Target::Address(manager) => {
+            Target::Address { address, tls } => {
                 let reach = Reach {
-                    way: Arc::new(Direct(*manager)),
+                    way: by_address(address, tls.as_ref())?,
                     tokens: files.unwrap_or_else(|| Arc::new(NoTokens)),
                 };
                 Ok((reach, None))
@@ -192,6 +188,77 @@ impl Config {
                 Ok((reach, Some(cluster)))
             }
         }
+    }
+}
+
+fn by_address(address: &ManagerAddress, tls: Option<&TlsFiles>) -> Result<Arc<dyn Way>, Failure> {
+    Ok(match (tls, address.ip()) {
+        (Some(files), _) => Arc::new(Secure::new(address.clone(), files.clone())),
+        (None, Some(ip)) => Arc::new(Direct(SocketAddr::new(ip, address.port))),
+        (None, None) => return Err(needs_tls(address)),
+    })
+}
+
+fn target(
+    manager: Option<&ManagerAddress>,
+    tls: Option<TlsFiles>,
+    global: &Global,
+) -> Result<Target, Failure> {
+    let Some(address) = manager else {
+        if tls.is_some() {
+            return Err(
+                Failure::usage("--tls-cert, --tls-key and --tls-ca are for --manager").with_hint(
+                    "add --manager HOST:PORT, or leave them out: the kubeconfig has its own",
+                ),
+            );
+        }
+        return Ok(Target::Cluster(Source {
+            file: global.kubeconfig.clone(),
+            context: global.context.clone(),
+            environment: Environment::of_process(),
+        }));
+    };
+    if tls.is_none() && !address.ip().is_some_and(|ip| ip.is_loopback()) {
+        return Err(needs_tls(address));
+    }
+    Ok(Target::Address {
+        address: address.clone(),
+        tls,
+    })
+}
+
+fn needs_tls(address: &ManagerAddress) -> Failure {
+    Failure::usage(format!(
+        "--manager {address} is not a loopback address: over a network it needs --tls-cert, --tls-key and --tls-ca"
+    ))
+    .with_hint("`kubebridge certs` makes them; or kubectl port-forward, and --manager 127.0.0.1:PORT")
+}
+
+fn tls_files(
+    cert: Option<&PathBuf>,
+    key: Option<&PathBuf>,
+    ca: Option<&PathBuf>,
+) -> Result<Option<TlsFiles>, Failure> {
+    match (cert, key, ca) {
+        (None, None, None) => Ok(None),
+        (Some(cert), Some(key), Some(ca)) => {
+            let files = TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                ca: ca.clone(),
+            };
+            // What cannot work is told before anything is done.
+            match files.config() {
+                Ok(_) => Ok(Some(files)),
+                Err(error) => Err(Failure::new(Exit::File, error)
+                    .context("cannot use the files for TLS")
+                    .with_hint("`kubebridge certs` makes them")),
+            }
+        }
+        _ => Err(
+            Failure::usage("mutual TLS needs --tls-cert, --tls-key and --tls-ca")
+                .with_hint("give all three; `kubebridge certs` makes them"),
+        ),
     }
 }
 

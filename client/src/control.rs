@@ -9,6 +9,7 @@ mod echo;
 pub mod exchange;
 mod keep;
 mod renew;
+pub mod secure;
 mod watch_routes;
 pub mod way;
 

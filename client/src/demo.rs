@@ -201,7 +201,7 @@ fn manager_config(services: &Services) -> Result<Config, Failure> {
             file: services.path().to_owned(),
             namespaces: Namespaces::All,
         },
-        auth: Auth::PortForward,
+        auth: Auth::Demo,
         ..Config::default()
     })
 }

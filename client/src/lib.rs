@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod config;
 
+pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;

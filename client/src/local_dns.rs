@@ -4,10 +4,12 @@
 //! While the manager is out of reach, the cluster's last answers stand in ([`crate::stale`]).
 //! Sockets, and what is done about packets in general, are `dns`'s server.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use kubebridge_dns::message::{self, Checked, Query};
 use kubebridge_dns::name::ResponseCode;
 use kubebridge_dns::server::{self, Handler, Limits, Transport};
@@ -125,6 +127,7 @@ impl Serving {
             drain: DRAIN,
             ..Limits::default()
         };
+        let originals = Arc::clone(&resolver.originals);
         let serving = server::serve(
             vec![udp],
             vec![tcp],
@@ -132,9 +135,15 @@ impl Serving {
             limits,
             shutdown.clone(),
         );
+        let stop = shutdown.clone();
         let task = async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "resolver failed");
+            // Ends before serving does, which answers first what is in flight.
+            let watching = originals.run(stop).then(|()| pending::<()>());
+            tokio::select! {
+                ended = serving => if let Err(error) = ended {
+                    tracing::error!(%error, "resolver failed");
+                },
+                () = watching => {}
             }
         };
         let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));

@@ -9,13 +9,13 @@ use std::time::Duration;
 use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
+use kubebridge_dns::upstreams::{Settings, Upstreams};
 use kubebridge_platform::net::Ipv4Net;
 use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
 
 use crate::probe::{self, Finding};
 
-/// How long one server may take before the next is asked.
-const ATTEMPT: Duration = Duration::from_millis(1500);
 /// How long a query may take in all: programs ask again after 5 s.
 const TOTAL: Duration = Duration::from_millis(4500);
 /// The networks sessions take their links from: a server there is another session's resolver.
@@ -25,14 +25,11 @@ const OWN_LINKS: &str = "198.19.248.0/21";
 const SEARCH_DOMAINS: usize = 6;
 
 /// The original servers and search domains. They change when the machine moves to another network.
-#[derive(Debug)]
-pub struct Originals(RwLock<Arc<Servers>>);
-
-/// The servers of one network.
-struct Servers {
+pub struct Originals {
+    upstreams: Arc<Upstreams>,
     forwarder: Forwarder,
     search: Vec<Name>,
-    addresses: Vec<SocketAddr>,
+    addresses: RwLock<Vec<SocketAddr>>,
 }
 
 impl Originals {
@@ -44,7 +41,14 @@ impl Originals {
             .filter_map(|domain| domain.parse().ok())
             .take(SEARCH_DOMAINS)
             .collect();
-        Self(RwLock::new(Arc::new(Servers::new(servers, search))))
+        let addresses = without_own(servers);
+        let upstreams = Upstreams::new(transports(&addresses), Settings::default());
+        Self {
+            forwarder: Forwarder::new(Arc::clone(&upstreams), TOTAL),
+            upstreams,
+            search,
+            addresses: RwLock::new(addresses),
+        }
     }
 
     /// Takes over what the machine is found to use now, and says whether that is something else.
@@ -52,28 +56,30 @@ impl Originals {
     ///
     /// The search domains stay: they tell what resolved before the session.
     pub fn replace(&self, servers: &[SocketAddr]) -> bool {
-        let mut current = self.0.write();
-        let new = Servers::new(servers, current.search.clone());
-        let is_other = !new.addresses.is_empty() && new.addresses != current.addresses;
+        let new = without_own(servers);
+        let mut current = self.addresses.write();
+        let is_other = !new.is_empty() && new != *current;
         if is_other {
-            *current = Arc::new(new);
+            self.upstreams.replace(transports(&new));
+            *current = new;
         }
         is_other
     }
 
-    fn current(&self) -> Arc<Servers> {
-        Arc::clone(&self.0.read())
+    /// Watches which servers are down, until cancelled.
+    pub async fn run(&self, stop: CancellationToken) {
+        self.upstreams.run(stop).await;
     }
 
     /// Returns the servers.
     #[must_use]
     pub fn servers(&self) -> Vec<SocketAddr> {
-        self.current().addresses.clone()
+        self.addresses.read().clone()
     }
 
     /// Answers a query as the first server that can.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
-        self.current().forwarder.forward(packet).await
+        self.forwarder.forward(packet).await
     }
 
     /// Finds out what a full name resolves to.
@@ -93,9 +99,8 @@ impl Originals {
     /// Whether a name, as a user types it, resolves here: by itself when it has a dot, and under
     /// the search domains. Single labels are never asked for by themselves.
     pub async fn resolves(&self, name: &Name) -> bool {
-        let servers = self.current();
         let bare = (name.label_count() > 1).then(|| name.clone());
-        let searched = servers.search.iter().filter_map(|domain| name.join(domain));
+        let searched = self.search.iter().filter_map(|domain| name.join(domain));
         for candidate in bare.into_iter().chain(searched) {
             for rtype in [RecordType::A, RecordType::AAAA] {
                 match self.find(&candidate, rtype).await {
@@ -109,34 +114,29 @@ impl Originals {
     }
 }
 
-impl Servers {
-    fn new(servers: &[SocketAddr], search: Vec<Name>) -> Self {
-        let own: Option<Ipv4Net> = OWN_LINKS.parse().ok();
-        let is_ours = |address: IpAddr| match address {
-            IpAddr::V4(address) => own.is_some_and(|own| own.contains(address)),
-            IpAddr::V6(_) => false,
-        };
-        let servers: Vec<_> = servers
-            .iter()
-            .copied()
-            .filter(|server| !is_ours(server.ip()))
-            .collect();
-        let upstreams = servers
-            .iter()
-            .map(|server| Arc::new(Do53::new(*server, PortPolicy::FreshPort)) as Arc<dyn Upstream>)
-            .collect();
-        Self {
-            forwarder: Forwarder::new(upstreams, ATTEMPT, TOTAL),
-            search,
-            addresses: servers,
-        }
-    }
+/// Leaves out the resolvers of sessions.
+fn without_own(servers: &[SocketAddr]) -> Vec<SocketAddr> {
+    let own: Option<Ipv4Net> = OWN_LINKS.parse().ok();
+    let is_ours = |address: IpAddr| match address {
+        IpAddr::V4(address) => own.is_some_and(|own| own.contains(address)),
+        IpAddr::V6(_) => false,
+    };
+    let mut servers = servers.to_vec();
+    servers.retain(|server| !is_ours(server.ip()));
+    servers
 }
 
-impl std::fmt::Debug for Servers {
+fn transports(servers: &[SocketAddr]) -> Vec<Arc<dyn Upstream>> {
+    servers
+        .iter()
+        .map(|server| Arc::new(Do53::new(*server, PortPolicy::FreshPort)) as Arc<dyn Upstream>)
+        .collect()
+}
+
+impl std::fmt::Debug for Originals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Servers")
-            .field("addresses", &self.addresses)
+        f.debug_struct("Originals")
+            .field("addresses", &self.servers())
             .field("search", &self.search)
             .finish_non_exhaustive()
     }

@@ -1,14 +1,27 @@
 //! What the unit tests of several modules share.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kubebridge_proto::routes::{NamespaceState, RouteUpdate, ServiceKind, ServiceRoute};
 use kubebridge_proto::session::{Limits, SessionInfo};
+use tokio::time::timeout;
 
 use crate::routes::RouteTable;
 
 pub(crate) mod fake_manager;
 pub(crate) mod fake_os;
+
+/// How long anything may take that a test waits for: no measure of it, but the end of a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits for what surely comes, and says what it was when it does not.
+pub(crate) async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    match timeout(PATIENCE, coming).await {
+        Ok(came) => came,
+        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
+    }
+}
 
 /// Makes a ClusterIP Service without ports.
 pub(crate) fn cluster_ip(namespace: &str, name: &str, address: &str) -> ServiceRoute {

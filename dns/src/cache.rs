@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use quick_cache::sync::{Cache as Map, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
@@ -29,6 +30,8 @@ const ENTRY_OVERHEAD: usize = 160;
 pub(crate) struct Cache {
     map: Map<Vec<u8>, Arc<Entry>, Weight>,
     purges: Purges,
+    /// Failures made before it tell nothing any more.
+    failures_from: RwLock<Option<Instant>>,
 }
 
 /// Weighs an entry by its bytes, and by no less than its share of the entries allowed, so that one bound serves for both.
@@ -63,6 +66,7 @@ impl Cache {
         Self {
             map,
             purges: Purges::default(),
+            failures_from: RwLock::default(),
         }
     }
 
@@ -70,7 +74,7 @@ impl Cache {
     pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<Arc<Entry>> {
         self.map
             .get(key.as_bytes())
-            .filter(|entry| entry.is_fresh(now))
+            .filter(|entry| entry.is_fresh(now) && !self.is_forgotten(entry))
     }
 
     /// Returns the fresh answer, the one that another caller is just making, or the one that `lead` makes.
@@ -85,7 +89,9 @@ impl Cache {
     ) -> Arc<Entry> {
         loop {
             match self.map.get_value_or_guard_async(key.as_bytes()).await {
-                Ok(entry) if entry.serves_waiters(Instant::now()) => return entry,
+                Ok(entry) if entry.serves_waiters(Instant::now()) && !self.is_forgotten(&entry) => {
+                    return entry;
+                }
                 Ok(stale) => self.forget(key, &stale),
                 Err(guard) => {
                     let mark = self.purges.mark();
@@ -116,6 +122,19 @@ impl Cache {
     pub(crate) fn size(&self) -> (u64, u64) {
         let entries = u64::try_from(self.map.len()).unwrap_or(u64::MAX);
         (entries, self.map.weight())
+    }
+
+    /// Serves no failure any more that was made before `now`: an upstream is back (K6).
+    pub(crate) fn forget_failures(&self, now: Instant) {
+        *self.failures_from.write() = Some(now);
+    }
+
+    fn is_forgotten(&self, entry: &Entry) -> bool {
+        entry.is_failure()
+            && self
+                .failures_from
+                .read()
+                .is_some_and(|from| entry.made() < from)
     }
 
     /// Removes everything.

@@ -1,7 +1,8 @@
-//! Asks every candidate of every upstream at once and lets `settle` decide; whatever is still under way then is dropped.
+//! Asks upstreams about every candidate and lets `settle` decide; whatever is still under way then is dropped.
 //!
 //! Our own records are consulted first: a verdict of theirs settles its candidate, and an alias of
-//! theirs is followed here. What replies mean (`interpret`) and who wins (`settle`) is decided elsewhere.
+//! theirs is followed here. What replies mean (`interpret`), whom to ask when (`policy`) and who
+//! wins (`settle`) is decided elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +13,14 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
-use crate::flight::Member;
 use crate::interpret::{Finding, Kind, NoReply, Told};
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
+use crate::policy::{FanoutPolicy, Turns};
 use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
 use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
+use crate::upstreams::{Member, usable};
 
 /// The most upstream queries of one client query, aliases included (design §3, Bounds).
 const MOST_QUERIES: usize = 64;
@@ -33,6 +35,7 @@ pub(crate) struct Fanout {
     pub(crate) cluster_domain: Name,
     pub(crate) kind: Kind,
     pub(crate) order: AnswerOrder,
+    pub(crate) policy: FanoutPolicy,
     pub(crate) deadline: Instant,
     pub(crate) spent: Arc<AtomicUsize>,
 }
@@ -53,11 +56,19 @@ pub(crate) struct Outcomes {
 /// A source's finding about a candidate, on its way.
 type Asking = BoxFuture<'static, (Spot, Finding)>;
 
+/// The upstreams for one candidate, and whose turn it is.
+struct Lane {
+    candidate: usize,
+    members: Vec<Arc<Member>>,
+    turns: Turns,
+}
+
 /// The state of one fan-out under way.
 struct Run<'a> {
     fanout: &'a Fanout,
     candidates: &'a [Candidate],
     settle: Settle,
+    lanes: Vec<Lane>,
     asking: FuturesUnordered<Asking>,
     findings: Vec<(Spot, Finding)>,
 }
@@ -68,6 +79,7 @@ impl Fanout {
         let window = self
             .members
             .iter()
+            .filter(|member| !member.is_avoided())
             .map(|member| member.window())
             .max()
             .unwrap_or(Duration::ZERO);
@@ -75,6 +87,7 @@ impl Fanout {
             fanout: self,
             candidates,
             settle: Settle::new(self.order, window, candidates),
+            lanes: Vec::new(),
             asking: FuturesUnordered::new(),
             findings: Vec::new(),
         };
@@ -129,6 +142,17 @@ impl Fanout {
     }
 }
 
+impl Lane {
+    /// Returns the upstream whose turn it is.
+    fn next(&mut self, now: Instant, policy: FanoutPolicy) -> Option<Arc<Member>> {
+        let members = &self.members;
+        let turn = self
+            .turns
+            .take(now, |turn| policy.patience(&members[turn]))?;
+        Some(Arc::clone(&members[turn]))
+    }
+}
+
 impl Run<'_> {
     /// Begins a stage: first what our own records say, then queries for the rest.
     fn launch(&mut self, stage: Stage) {
@@ -168,53 +192,89 @@ impl Run<'_> {
         let each = (MOST_QUERIES / self.candidates.len().max(1))
             .clamp(1, self.fanout.members.len().max(1));
         for index in upstream {
-            self.ask_upstreams(index, each);
+            self.open_lane(index, each);
         }
     }
 
-    fn ask_upstreams(&mut self, index: usize, most: usize) {
-        let members = &self.fanout.members[..most.min(self.fanout.members.len())];
-        self.settle.expect(index, members.len());
-        for (source, member) in members.iter().enumerate() {
+    /// Lines up the upstreams that may be asked about a candidate.
+    fn open_lane(&mut self, candidate: usize, most: usize) {
+        let mut members = usable(&self.fanout.members, &self.candidates[candidate].name);
+        self.fanout.policy.arrange(&mut members);
+        members.truncate(most);
+        if members.is_empty() && !self.fanout.members.is_empty() {
+            // All of them lead back to us for this name, which may change any time.
+            self.settle.expect(candidate, 1);
             let spot = Spot {
-                candidate: index,
-                source,
+                candidate,
+                source: 0,
             };
-            if !self.fanout.may_spend() {
-                self.take(spot, Finding::failed());
-                continue;
-            }
-            let (name, kind) = (self.candidates[index].name.clone(), self.fanout.kind);
-            let (member, deadline) = (Arc::clone(member), self.fanout.deadline);
-            self.asking.push(Box::pin(async move {
-                let reply = member.ask(&name, kind, deadline).await;
-                let finding = match reply {
-                    Ok(reply) => Finding::of_reply(&reply, &name, kind),
-                    Err(reason) => Finding::unanswered(reason),
-                };
-                (spot, finding)
-            }));
+            return self.take(spot, Finding::failed_for_now());
         }
+        self.settle.expect(candidate, 0);
+        let turns = Turns::new(members.len(), Instant::now());
+        self.lanes.push(Lane {
+            candidate,
+            members,
+            turns,
+        });
+    }
+
+    /// Asks every upstream whose turn has come.
+    fn take_turns(&mut self) {
+        let (now, policy) = (Instant::now(), self.fanout.policy);
+        for index in 0..self.lanes.len() {
+            while let Some(member) = self.lanes[index].next(now, policy) {
+                self.ask(self.lanes[index].candidate, member);
+            }
+        }
+    }
+
+    fn ask(&mut self, candidate: usize, member: Arc<Member>) {
+        let source = self.settle.expect_another(candidate);
+        let spot = Spot { candidate, source };
+        if !self.fanout.may_spend() {
+            self.take(spot, Finding::failed());
+            return;
+        }
+        let (name, kind) = (self.candidates[candidate].name.clone(), self.fanout.kind);
+        let deadline = self.fanout.deadline;
+        self.asking.push(Box::pin(async move {
+            let reply = member.ask(&name, kind, deadline).await;
+            let finding = match reply {
+                Ok(reply) => Finding::of_reply(&reply, &name, kind),
+                Err(reason) => Finding::unanswered(reason),
+            };
+            (spot, finding)
+        }));
     }
 
     fn take(&mut self, spot: Spot, finding: Finding) {
-        self.settle.record(spot, finding.outcome, Instant::now());
+        let now = Instant::now();
+        let mut lanes = self.lanes.iter_mut();
+        if let Some(lane) = lanes.find(|lane| lane.candidate == spot.candidate) {
+            match finding.outcome {
+                Outcome::Failed => lane.turns.failed(spot.source, now),
+                Outcome::Data | Outcome::NoData(_) | Outcome::NxDomain(_) => lane.turns.end(),
+            }
+        }
+        self.settle.record(spot, finding.outcome, now);
         self.findings.push((spot, finding));
     }
 
     /// Waits for outcomes until there is a verdict.
     async fn verdict(&mut self) -> Verdict {
         loop {
+            self.take_turns();
             let until = match self.settle.decide(Instant::now()) {
                 Decision::Done(verdict) => return verdict,
                 Decision::Launch => {
                     self.launch(Stage::Second);
                     continue;
                 }
-                Decision::Wait(until) => until.map_or(self.fanout.deadline, |until| {
-                    until.min(self.fanout.deadline)
-                }),
+                Decision::Wait(until) => until,
             };
+            let turns = self.lanes.iter().filter_map(|lane| lane.turns.due());
+            let until = turns.chain(until).fold(self.fanout.deadline, Instant::min);
             tokio::select! {
                 biased;
                 Some((spot, finding)) = self.asking.next() => self.take(spot, finding),

@@ -17,26 +17,21 @@ use tracing::debug;
 use crate::interpret::{Kind, NoReply};
 use crate::message::CLASS_IN;
 use crate::name::Name;
-use crate::upstream::{ExchangeError, OutgoingQuery, Upstream};
+use crate::upstream::OutgoingQuery;
+use crate::upstreams::Member;
 
 #[cfg(test)]
 mod tests;
 
 /// The reply's bytes, or why there is none.
-type Reply = Result<Arc<[u8]>, NoReply>;
+pub(crate) type Reply = Result<Arc<[u8]>, NoReply>;
 
 /// A joined exchange that ended without a reply is begun again only if at least this much of the joiner's own time is left.
 const WORTH_ASKING_AGAIN: Duration = Duration::from_millis(50);
 
-/// The waiting windows of negatives: three round trips, within these bounds (design §3, Fan-out).
-const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
-const LONGEST_WINDOW: Duration = Duration::from_millis(300);
-
-/// One upstream with what is learned about it and what is under way to it.
-pub(crate) struct Member {
-    upstream: Arc<dyn Upstream>,
-    /// The smoothed round trip in microseconds; 0 is unknown.
-    round_trip: AtomicU64,
+/// The exchanges under way to one upstream.
+#[derive(Default)]
+pub(crate) struct Flights {
     under_way: Arc<UnderWay>,
     /// Numbers the exchanges, so that one that ends late does not take its successor out of the map.
     begun: AtomicU64,
@@ -44,20 +39,17 @@ pub(crate) struct Member {
 
 type UnderWay = Mutex<HashMap<(Name, Kind), (u64, WeakShared<BoxFuture<'static, Reply>>)>>;
 
-impl Member {
-    pub(crate) fn new(upstream: Arc<dyn Upstream>) -> Arc<Self> {
-        Arc::new(Self {
-            upstream,
-            round_trip: AtomicU64::new(0),
-            under_way: Arc::default(),
-            begun: AtomicU64::new(0),
-        })
-    }
-
+impl Flights {
     /// Asks the upstream, or joins whoever is asking it the same already.
-    pub(crate) async fn ask(self: &Arc<Self>, name: &Name, kind: Kind, deadline: Instant) -> Reply {
+    pub(crate) async fn ask(
+        &self,
+        member: &Arc<Member>,
+        name: &Name,
+        kind: Kind,
+        deadline: Instant,
+    ) -> Reply {
         loop {
-            let (exchange, joined) = self.join(name, kind, deadline);
+            let (exchange, joined) = self.join(member, name, kind, deadline);
             let reply = exchange.await;
             // The exchange that was joined had an earlier deadline: the joiner's own time is not over yet.
             let again = joined && reply.is_err() && Instant::now() + WORTH_ASKING_AGAIN < deadline;
@@ -67,14 +59,14 @@ impl Member {
         }
     }
 
-    /// Gives the window in which a negative waits for other upstreams, by this one's round trip.
-    pub(crate) fn window(&self) -> Duration {
-        let round_trip = Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
-        (round_trip * 3).clamp(SHORTEST_WINDOW, LONGEST_WINDOW)
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.under_way.lock().is_empty()
     }
 
     fn join(
-        self: &Arc<Self>,
+        &self,
+        member: &Arc<Member>,
         name: &Name,
         kind: Kind,
         deadline: Instant,
@@ -96,27 +88,13 @@ impl Member {
             key: key.clone(),
             number,
         };
-        let exchange = exchange(Arc::clone(self), entry, deadline).boxed().shared();
+        let exchange = exchange(Arc::clone(member), entry, deadline)
+            .boxed()
+            .shared();
         if let Some(weak) = exchange.downgrade() {
             under_way.insert(key, (number, weak));
         }
         (exchange, false)
-    }
-
-    fn learn(&self, sample: Duration) {
-        let sample = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX).max(1);
-        let smooth = |old: u64| {
-            if old == 0 {
-                sample
-            } else {
-                (old * 7 + sample) / 8
-            }
-        };
-        let _ = self
-            .round_trip
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
-                Some(smooth(old))
-            });
     }
 }
 
@@ -129,16 +107,12 @@ async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> R
         dnssec_ok: kind.dnssec_ok,
         checking_disabled: kind.checking_disabled,
     };
-    let begun = Instant::now();
-    match member.upstream.exchange(&query, deadline).await {
-        Ok(reply) => {
-            member.learn(begun.elapsed());
-            Ok(Arc::from(reply))
-        }
+    match member.exchange(&query, deadline).await {
+        Ok(reply) => Ok(Arc::from(reply)),
         Err(error) => {
-            let (upstream, error): (_, &ExchangeError) = (member.upstream.spec(), &error);
+            let upstream = member.spec();
             debug!(%upstream, %name, %error, "no reply from upstream");
-            Err(NoReply::from(error))
+            Err(NoReply::from(&error))
         }
     }
 }
@@ -159,13 +133,5 @@ impl Drop for Departing {
         {
             under_way.remove(&self.key);
         }
-    }
-}
-
-impl std::fmt::Debug for Member {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Member")
-            .field("upstream", self.upstream.spec())
-            .finish_non_exhaustive()
     }
 }

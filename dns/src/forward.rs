@@ -8,36 +8,57 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::message::{Checked, Query, check, error_reply};
 use crate::name::ResponseCode;
-use crate::upstream::{OutgoingQuery, Upstream};
+use crate::policy::{HEDGE, Turns};
+use crate::upstream::{ExchangeError, OutgoingQuery};
+use crate::upstreams::{Member, Upstreams};
 
 mod rework;
 
-/// Asks a list of upstreams in plain order.
+/// How often an upstream is asked one question at most: again only when none could be reached, which
+/// a machine that changes networks sees for a moment.
+const ROUNDS: usize = 2;
+/// The pause between two rounds.
+const PAUSE: Duration = HEDGE;
+
+/// Asks a set of upstreams in its order.
 pub struct Forwarder {
-    upstreams: Vec<Arc<dyn Upstream>>,
-    attempt: Duration,
+    upstreams: Arc<Upstreams>,
     total: Duration,
 }
 
+/// An upstream's turn, and what came of it.
+type Attempt = (usize, Result<Vec<u8>, ExchangeError>);
+
+/// How a round through the upstreams ended.
+enum Round {
+    /// With a reply for the asker.
+    Reply(Vec<u8>),
+    /// Upstreams replied, but none could or would answer.
+    Refused,
+    /// None replied.
+    Unreached,
+}
+
 impl Forwarder {
-    /// Asks the upstreams in this order: each for at most `attempt`, the last for what is left of
-    /// `total`, which bounds the whole.
-    pub fn new(upstreams: Vec<Arc<dyn Upstream>>, attempt: Duration, total: Duration) -> Self {
-        Self {
-            upstreams,
-            attempt,
-            total,
-        }
+    /// Asks the upstreams in the order of the set; a query takes at most `total`.
+    ///
+    /// The set may change meanwhile. Its owner drives [`Upstreams::run`].
+    pub fn new(upstreams: Arc<Upstreams>, total: Duration) -> Self {
+        Self { upstreams, total }
     }
 
     /// Answers a packet from a client; `None` means to say nothing.
     ///
-    /// The next upstream is asked after SERVFAIL, REFUSED, silence or an error, never after a
-    /// negative answer. When none is left the answer is SERVFAIL.
+    /// The next upstream is asked at once after SERVFAIL, REFUSED or an error, and beside the one
+    /// before after 300 ms of silence; never after a negative answer. Those that are down are left
+    /// out. When none is left the answer is SERVFAIL.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
         match check(packet) {
             Checked::Query(query) => Some(self.answer(&query).await),
@@ -53,27 +74,68 @@ impl Forwarder {
         }
         let asked = OutgoingQuery::from(query);
         let end = Instant::now() + self.total;
-        for (index, upstream) in self.upstreams.iter().enumerate() {
-            let now = Instant::now();
-            let is_last = index + 1 == self.upstreams.len();
-            let attempt_end = if is_last {
-                end
-            } else {
-                end.min(now + self.attempt)
-            };
-            let spec = upstream.spec();
-            match upstream.exchange(&asked, attempt_end).await {
-                Ok(reply) => match rework::rework(reply, query) {
-                    Ok(reply) => return reply,
-                    Err(reason) => tracing::debug!(upstream = %spec, %reason, "reply passed over"),
-                },
-                Err(error) => tracing::debug!(upstream = %spec, %error, "upstream failed"),
-            }
-            if Instant::now() >= end {
-                break;
+        for left in (0..ROUNDS).rev() {
+            match self.round(query, &asked, end).await {
+                Round::Reply(reply) => return reply,
+                Round::Unreached if left > 0 && Instant::now() + PAUSE < end => sleep(PAUSE).await,
+                Round::Unreached | Round::Refused => break,
             }
         }
         error_reply(query, ResponseCode::SERVFAIL)
+    }
+
+    /// Asks each upstream once, in order, until one gives an answer.
+    async fn round(&self, query: &Query, asked: &OutgoingQuery, end: Instant) -> Round {
+        let members = self.upstreams.usable(&query.name);
+        let mut turns = Turns::new(members.len(), Instant::now());
+        let mut asking: FuturesUnordered<BoxFuture<'_, Attempt>> = FuturesUnordered::new();
+        let mut otherwise = Round::Unreached;
+        loop {
+            while let Some(turn) = turns.take(Instant::now(), |_| HEDGE) {
+                let member = &members[turn];
+                asking.push(Box::pin(async move {
+                    (turn, member.exchange(asked, end).await)
+                }));
+            }
+            let due = turns.due();
+            let (turn, reply) = tokio::select! {
+                ended = asking.next() => match ended {
+                    Some(attempt) => attempt,
+                    None => return otherwise,
+                },
+                () = sleep_until(due.unwrap_or(end)), if due.is_some() => continue,
+            };
+            let is_reply = reply.is_ok();
+            match usable(reply, query, &members[turn]) {
+                Some(reply) => return Round::Reply(reply),
+                None if is_reply => otherwise = Round::Refused,
+                None => {}
+            }
+            turns.failed(turn, Instant::now());
+        }
+    }
+}
+
+/// Makes the reply to the asker, unless the next upstream should be asked.
+fn usable(
+    reply: Result<Vec<u8>, ExchangeError>,
+    query: &Query,
+    member: &Member,
+) -> Option<Vec<u8>> {
+    let upstream = member.spec();
+    let reply = match reply {
+        Ok(reply) => rework::rework(reply, query),
+        Err(error) => {
+            tracing::debug!(%upstream, %error, "upstream failed");
+            return None;
+        }
+    };
+    match reply {
+        Ok(reply) => Some(reply),
+        Err(reason) => {
+            tracing::debug!(%upstream, %reason, "reply passed over");
+            None
+        }
     }
 }
 
@@ -91,8 +153,7 @@ impl From<&Query> for OutgoingQuery {
 
 impl fmt::Debug for Forwarder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let specs = self.upstreams.iter().map(|upstream| upstream.spec());
-        f.debug_list().entries(specs).finish()
+        self.upstreams.fmt(f)
     }
 }
 

@@ -9,9 +9,11 @@ mod fanout;
 mod flight;
 pub mod forward;
 mod framing;
+mod health;
 mod interpret;
 pub mod message;
 pub mod name;
+mod policy;
 pub mod records;
 pub mod resolv_conf;
 pub mod resolver;
@@ -23,4 +25,5 @@ pub mod split;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;
 pub mod upstream;
+pub mod upstreams;
 pub mod view;

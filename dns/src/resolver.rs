@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, trace, trace_span};
 
+use self::noticed::Noticed;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
 use crate::fanout::{Fanout, Outcomes};
-use crate::flight::Member;
 use crate::interpret::Kind;
 use crate::message::{Checked, Query, check, error_reply};
 use crate::name::{Name, RecordType, ResponseCode};
@@ -27,11 +26,16 @@ use crate::rewrite::{Resolution, data, no_data, no_name};
 use crate::search::{Candidate, candidates, never_expanded};
 use crate::settle::Settled;
 use crate::upstream::Upstream;
+use crate::upstreams::{self, Member, Upstreams};
 use crate::view::View;
 
+pub use self::asker::Asker;
 pub use self::stats::Stats;
+pub use crate::policy::FanoutPolicy;
 pub use crate::settle::AnswerOrder;
 
+mod asker;
+mod noticed;
 mod special;
 mod stats;
 #[cfg(test)]
@@ -56,12 +60,14 @@ const MOST_WAITING: usize = 16_384;
 /// What a resolver is made of.
 #[derive(Clone)]
 pub struct ResolverConfig {
-    /// The upstreams, all asked at once.
-    pub upstreams: Vec<Arc<dyn Upstream>>,
+    /// The upstreams. Who made the set drives [`Upstreams::run`].
+    pub upstreams: Arc<Upstreams>,
     /// The time a query may take in all, at most [`LONGEST_TOTAL`].
     pub total: Duration,
     /// Which candidate wins.
     pub answer_order: AnswerOrder,
+    /// How the upstreams are asked.
+    pub fanout: FanoutPolicy,
     /// The most bytes the cache holds.
     pub cache_bytes: usize,
     /// The most answers the cache holds.
@@ -84,20 +90,29 @@ pub struct Resolver {
 struct Engine {
     cache: Cache,
     local: Arc<dyn LocalRecords>,
-    members: RwLock<Arc<[Arc<Member>]>>,
+    upstreams: Arc<Upstreams>,
+    /// The changes of the upstreams that the cache knows of.
+    noticed: Noticed,
     flights: Semaphore,
     total: AtomicDuration,
     counts: Counts,
     order: AnswerOrder,
+    policy: FanoutPolicy,
 }
 
 impl ResolverConfig {
-    /// Makes a configuration with the defaults of design §3.
+    /// Makes a configuration with the defaults of design §3 and a set of these upstreams.
     pub fn new(upstreams: Vec<Arc<dyn Upstream>>) -> Self {
+        Self::of(Upstreams::new(upstreams, upstreams::Settings::default()))
+    }
+
+    /// Makes a configuration with the defaults of design §3 and a set that others share.
+    pub fn of(upstreams: Arc<Upstreams>) -> Self {
         Self {
             upstreams,
             total: DEFAULT_TOTAL,
             answer_order: AnswerOrder::Search,
+            fanout: FanoutPolicy::All,
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
@@ -112,11 +127,13 @@ impl Resolver {
         let engine = Engine {
             cache: Cache::new(config.cache_bytes, config.cache_entries),
             local,
-            members: RwLock::new(members(config.upstreams)),
+            noticed: Noticed::default(),
+            upstreams: config.upstreams,
             flights: Semaphore::new(config.in_flight_limit.min(Semaphore::MAX_PERMITS)),
             total: AtomicDuration::new(config.total.min(LONGEST_TOTAL)),
             counts: Counts::default(),
             order: config.answer_order,
+            policy: config.fanout,
         };
         Arc::new(Self {
             engine: Arc::new(engine),
@@ -127,10 +144,10 @@ impl Resolver {
         })
     }
 
-    /// Answers a packet in a view with a whole, untruncated reply; `None` says nothing.
-    pub async fn answer(self: &Arc<Self>, packet: &[u8], view: &Arc<View>) -> Option<Vec<u8>> {
+    /// Answers a packet with a whole, untruncated reply; `None` says nothing.
+    pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, view).await),
+            Checked::Query(query) => Some(self.reply(query, &asker.view).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
@@ -150,8 +167,13 @@ impl Resolver {
 
     /// Replaces the upstreams and forgets every answer of the old ones.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<dyn Upstream>>) {
-        *self.engine.members.write() = members(upstreams);
-        self.flush();
+        self.engine.upstreams.replace(upstreams);
+        self.engine.notice_changes();
+    }
+
+    /// Returns the upstreams.
+    pub fn upstreams(&self) -> &Arc<Upstreams> {
+        &self.engine.upstreams
     }
 
     async fn reply(&self, query: Query, view: &Arc<View>) -> Vec<u8> {
@@ -164,6 +186,7 @@ impl Resolver {
         if !may_see(view, &query.name) || shared && !may_send_bare(view, &query.name) {
             return error_reply(&query, ResponseCode::REFUSED);
         }
+        self.engine.notice_changes();
         let key = Key::new(&query, (!shared).then_some(view.id));
         let cached = self.engine.cache.get(&key, now);
         self.engine.counts.looked_up(cached.is_some());
@@ -220,14 +243,27 @@ impl Engine {
             Err(_) => (Resolution::failure(false), vec![]),
             Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
             Ok(_flight) => {
-                let members = Arc::clone(&self.members.read());
-                let outcomes = self.fanout(query, view, members).run(&candidates).await;
+                let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
+                let mut outcomes = self.fanout(query, view, members).run(&candidates).await;
+                // A failure from before an upstream came back tells nothing about now.
+                outcomes.keeps_failure &= self.upstreams.epoch() == before;
                 let aliases = outcomes.aliases.clone();
                 (conclude(&query.name, &candidates, outcomes), aliases)
             }
         };
         trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
         finish(query, view, candidates, aliases, &resolution)
+    }
+
+    /// Forgets what was kept under upstreams that have changed since (K6, K12).
+    fn notice_changes(&self) {
+        let now = self.upstreams.epoch();
+        if self.noticed.replaced.is_news(now.replaced) {
+            self.cache.flush();
+        }
+        if self.noticed.recoveries.is_news(now.recoveries) {
+            self.cache.forget_failures(Instant::now());
+        }
     }
 
     /// Answers a query that asks for no recursion, if our own records alone can.
@@ -260,14 +296,11 @@ impl Engine {
                 checking_disabled: query.cd,
             },
             order: self.order,
+            policy: self.policy,
             deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
         }
     }
-}
-
-fn members(upstreams: Vec<Arc<dyn Upstream>>) -> Arc<[Arc<Member>]> {
-    upstreams.into_iter().map(Member::new).collect()
 }
 
 /// Turns the verdict into an answer under the asked name.
@@ -312,15 +345,11 @@ fn finish(
 
 impl std::fmt::Debug for ResolverConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let upstreams: Vec<String> = self
-            .upstreams
-            .iter()
-            .map(|upstream| upstream.spec().to_string())
-            .collect();
         f.debug_struct("ResolverConfig")
-            .field("upstreams", &upstreams)
+            .field("upstreams", &self.upstreams)
             .field("total", &self.total)
             .field("answer_order", &self.answer_order)
+            .field("fanout", &self.fanout)
             .finish_non_exhaustive()
     }
 }

@@ -131,6 +131,13 @@ impl Settle {
         self.contenders[candidate].replies = vec![None; sources];
     }
 
+    /// Says that a candidate is asked of one more source, and which number it has.
+    pub(crate) fn expect_another(&mut self, candidate: usize) -> usize {
+        let replies = &mut self.contenders[candidate].replies;
+        replies.push(None);
+        replies.len() - 1
+    }
+
     /// Takes in what a source said.
     pub(crate) fn record(&mut self, spot: Spot, outcome: Outcome, now: Instant) {
         let contender = &mut self.contenders[spot.candidate];

@@ -33,6 +33,7 @@ pub use self::do53::{Do53, PortPolicy};
 pub use self::error::{ExchangeError, ProxyRefusal, TlsRefusal};
 pub use self::proxy::{ProxyError, ProxySettings};
 pub(crate) use self::reply::HEADER;
+pub(crate) use self::rtt::Rtt;
 pub use self::spec::{Protocol, UpstreamSpec, UpstreamSpecError};
 pub use self::trust::{Trust, TrustError};
 use crate::name::{Name, RecordType};

@@ -118,7 +118,7 @@ impl Reason {
     }
 }
 
-/// Checks the shape of a request's tokens: one for a namespace, none empty or huge.
+/// Checks the shape of a request's tokens: one for a namespace, none huge; empty ones are none.
 pub(crate) fn tokens(wire: Vec<v1::NamespaceToken>) -> Result<Vec<NamespaceToken>, InvalidMessage> {
     let mut seen = BTreeSet::new();
     let mut tokens = Vec::with_capacity(wire.len());
@@ -127,7 +127,8 @@ pub(crate) fn tokens(wire: Vec<v1::NamespaceToken>) -> Result<Vec<NamespaceToken
         // The error names the namespace, never the token.
         let wrong = |reason: &str| InvalidMessage::invalid("tokens", namespace.as_str(), reason);
         if token.is_empty() {
-            return Err(wrong("the token is empty"));
+            // As if it were not there (the contract's rule for what cannot be used).
+            continue;
         }
         if token.len() > MAX_TOKEN {
             return Err(wrong(&format!(
@@ -161,10 +162,6 @@ mod tests {
             (vec![wire("", "secret")], "tokens.namespace is missing"),
             (vec![wire("Shop", "secret")], "tokens.namespace is \"Shop\""),
             (
-                vec![wire("shop", "")],
-                "tokens is \"shop\": the token is empty",
-            ),
-            (
                 vec![wire("shop", &huge)],
                 "tokens is \"shop\": the token has",
             ),
@@ -177,6 +174,12 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_empty_token_is_none() {
+        let given = vec![wire("shop", ""), wire("shop", "secret")];
+        assert_eq!(tokens(given).unwrap().len(), 1);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use kubebridge_tests::{
 use rustix::process::Signal;
 
 /// How long a DNS server may take to start or to end.
-const HOLDER: Duration = Duration::from_secs(5);
+const HOLDER: Duration = Duration::from_secs(30);
 
 #[test]
 fn what_cannot_work_is_refused_with_its_exit_code_and_changes_nothing() -> Result<()> {

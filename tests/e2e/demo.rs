@@ -12,7 +12,7 @@ use kubebridge_tests::{
 };
 use rustix::process::Signal;
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
 const RESOLVER: &str = "127.0.0.1#1053";
 
 #[test]

@@ -17,12 +17,14 @@ use kubebridge_tests::{
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-/// The longest until all is as the session set it up: changes are gathered for 5 s at most.
-const PUT_RIGHT: Duration = Duration::from_secs(5);
+/// The longest until all is as the session set it up: changes are gathered for 5 s at most, and a
+/// busy machine gets four times that, which is still before the session looks by itself. The
+/// figure itself is printed.
+const PUT_RIGHT: Duration = Duration::from_secs(20);
 
 /// The longest until a program that asked at once has its answer: it may have to wait until
 /// systemd-resolved asks again, which it does after 5 s.
-const ANSWERED: Duration = Duration::from_secs(10);
+const ANSWERED: Duration = Duration::from_secs(30);
 
 /// How long each fault is watched at the least.
 const WATCHED: Duration = Duration::from_secs(2);
@@ -147,7 +149,7 @@ fn is_put_right(lab: &Lab, session: &Session<'_>, what: &str, fault: Fault) -> R
         "{what}: put right after {put_right:.1?}, a cluster name answered after {again:.1?}"
     ));
     for report in reports {
-        report.must_be_without_failure(100)?;
+        report.must_be_without_failure()?;
     }
     Ok(())
 }

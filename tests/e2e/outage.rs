@@ -13,14 +13,9 @@ use kubebridge_tests::{
     product::{Manager, Session, kubebridge_output},
     wait::until,
 };
-use tokio::time::Instant;
-
-/// A cluster name is answered, if only by a failure, within this time while nobody is there to
-/// ask (2 s), and a busy machine's margin.
-const FAILED: Duration = Duration::from_secs(4);
 
 /// The longest until a session has found its manager again.
-const BACK: Duration = Duration::from_secs(30);
+const BACK: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_outage_of_the_manager_leaves_outside_names_alone_and_ends_by_itself() -> Result<()> {
@@ -65,13 +60,11 @@ fn an_outage_of_the_manager_leaves_outside_names_alone_and_ends_by_itself() -> R
         // Not known: nobody may say that it does not exist, but for the route table.
         ("db", vec!["SERVFAIL".into()]),
     ] {
-        let asked = Instant::now();
+        // That it is there within 2 s is held on paused time; dig waits for 15 s.
         checks.that(
             format!("{name} while the manager is away"),
             ask(name).and_then(|got| {
-                let took = asked.elapsed();
                 ensure!(allowed.contains(&got), "{got}");
-                ensure!(took < FAILED, "it took {took:?}");
                 Ok(())
             }),
         );

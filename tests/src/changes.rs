@@ -20,10 +20,10 @@ use crate::{
     wire::{has_address, head, query},
 };
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
 
 /// When a change that is still not seen is a failure, not a figure.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// How long an answer may take; a lost one is asked again.
 const ANSWER: Duration = Duration::from_millis(500);

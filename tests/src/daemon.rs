@@ -22,7 +22,7 @@ use crate::{
 const LAST_LINES: usize = 60;
 
 /// How long `nsenter` may take to start the program.
-const BORN: Duration = Duration::from_secs(5);
+const BORN: Duration = Duration::from_secs(30);
 
 /// A running program.
 #[derive(Debug)]

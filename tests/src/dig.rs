@@ -72,7 +72,7 @@ pub fn dig(
         port,
         transport,
         "+tries=1",
-        "+time=5",
+        "+time=15",
         "+noall",
         "+comments",
         "+answer",

@@ -81,7 +81,7 @@ pub(crate) const NODE: &str = "198.51.100.10";
 /// Where CoreDNS sends names outside the cluster.
 const CLUSTER_OUTSIDE: &str = "198.51.100.10";
 
-const LINK_UP: Duration = Duration::from_secs(10);
+const LINK_UP: Duration = Duration::from_secs(30);
 
 /// A running lab. Everything in it ends when it is dropped.
 #[derive(Debug)]

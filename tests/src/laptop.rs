@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::{daemon::Daemon, machine::Machine, parts::Parts};
 
-const START: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_secs(60);
 
 /// What /etc/nsswitch.conf says of hosts: which way a glibc program goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

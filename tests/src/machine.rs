@@ -20,7 +20,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const COMMAND_SECONDS: &str = "40";
 
 /// How long an HTTP server may take for a probe.
-const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
+const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What every machine does first. A fresh sysfs, else /sys shows the links outside; no duplicate
 /// address detection, so that a link's addresses do not change after it is up.

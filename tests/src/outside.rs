@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::{daemon::Daemon, machine::Machine};
 
-const START: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(60);
 
 /// The names of the world that everybody sees.
 ///

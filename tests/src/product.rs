@@ -24,10 +24,10 @@ pub const MANAGER_DNS: &str = "127.0.0.1#1053";
 /// What the programs log: all that is ours, for the report of a failed test.
 const LOG: &str = "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info,zbus=info";
 
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 
 /// Longer than what a session may take to end: its resolver answers on for 6 s.
-const END: Duration = Duration::from_secs(20);
+const END: Duration = Duration::from_secs(60);
 
 /// The namespaces that a manager and a session are for, unless they are told otherwise.
 pub const NAMESPACES: [&str; 2] = ["default", "shop"];

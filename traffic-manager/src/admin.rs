@@ -1,26 +1,35 @@
-//! `/livez` and `/readyz` for the probes of the pod, `/metrics` for Prometheus. All else is 404.
+//! `/livez` and `/readyz` for the probes of the pod, `/metrics` for Prometheus, `/upstreams` for the
+//! command of that name. All else is 404.
 //!
 //! Alive means that the process answers: an essential task that ends takes the process with it.
-//! Ready says in words what is missing.
+//! Ready says in words what is missing. Details of the upstreams are for those inside the pod.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::State;
+use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::serve::IncomingStream;
+use kubebridge_dns::upstreams::{UpstreamStatus, Upstreams};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::keeper::Held;
 use crate::kubernetes::watch::Health;
 use crate::limit::Limited;
 use crate::metrics::Exposition;
+use crate::upstreams::report::Report;
+use crate::upstreams::{is_good, words};
 
 /// The most connections: the probes of one pod and a few people.
 const MAX_CONNECTIONS: usize = 64;
@@ -34,8 +43,23 @@ const LIFETIME: Duration = Duration::from_secs(5);
 pub struct Readiness {
     /// How each watch does, by the name of what it watches.
     pub watches: Vec<(String, watch::Receiver<Health>)>,
+    /// The keys of tokens, where they are fetched.
+    pub token_keys: Option<watch::Receiver<Held>>,
+    /// What answers for the zones of the cluster.
+    pub zones: Zones,
+    /// The upstreams.
+    pub upstreams: Arc<Upstreams>,
     /// Set when the process drains.
     pub shutdown: CancellationToken,
+}
+
+/// What answers for the zones of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zones {
+    /// The Services we hold ourselves: they work without any upstream.
+    Ours,
+    /// The upstreams.
+    Upstreams,
 }
 
 impl Readiness {
@@ -44,6 +68,14 @@ impl Readiness {
         if self.shutdown.is_cancelled() {
             return (false, "shutting down\n".to_owned());
         }
+        let (watches, mut text) = self.watched();
+        let (names, more) = resolves(self.zones, &self.upstreams.status());
+        text += &more;
+        (watches && names, text)
+    }
+
+    /// Returns whether the Services are known, and how each watch does.
+    fn watched(&self) -> (bool, String) {
         let mut ready = true;
         let mut usable = self.watches.is_empty();
         let mut text = String::new();
@@ -64,7 +96,38 @@ impl Readiness {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{what}: {words}");
         }
+        ready &= self.tell_keys(&mut text);
         (ready && usable, text)
+    }
+
+    /// Says whether a token can be verified: without keys nobody gets a session. Those that were
+    /// once fetched stay good while the API server is away.
+    fn tell_keys(&self, text: &mut String) -> bool {
+        let Some(held) = self.token_keys.as_ref().map(|keys| keys.borrow().clone()) else {
+            return true;
+        };
+        if held.published.is_some() {
+            return true;
+        }
+        let trouble = held.trouble.as_deref().unwrap_or("not fetched yet");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "token keys: {trouble}");
+        false
+    }
+}
+
+/// Returns whether any names can be resolved, and how each upstream does: while one upstream is good,
+/// or else the zones of the cluster work, taking the pod out of service would help nobody.
+fn resolves(zones: Zones, upstreams: &[UpstreamStatus]) -> (bool, String) {
+    let mut text = String::new();
+    for upstream in upstreams {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "upstream {}: {}", upstream.spec, words(upstream));
+    }
+    match zones {
+        Zones::Ours => (true, text),
+        Zones::Upstreams if upstreams.is_empty() => (false, "no upstream\n".to_owned()),
+        Zones::Upstreams => (upstreams.iter().any(is_good), text),
     }
 }
 
@@ -78,16 +141,21 @@ pub async fn serve(listener: TcpListener, readiness: Readiness, metrics: Exposit
     let router = Router::new()
         .route("/livez", get(|| std::future::ready("ok\n")))
         .route("/readyz", get(readyz))
+        .route("/upstreams", get(upstreams))
         .with_state(readiness)
         .route("/metrics", get(move || std::future::ready(text(&metrics))));
     axum::serve(
         Limited::new(listener, MAX_CONNECTIONS).lifetime(LIFETIME),
-        router,
+        router.into_make_service_with_connect_info::<Peer>(),
     )
     .with_graceful_shutdown(shutdown.cancelled_owned())
     .await
     .context("admin server failed")
 }
+
+/// The content types of words and of JSON.
+const WORDS: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
 
 /// The content type of the text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -97,6 +165,34 @@ fn text(metrics: &Exposition) -> Result<impl IntoResponse + use<>, StatusCode> {
         .text()
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(([(CONTENT_TYPE, TEXT)], text))
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, Limited>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Limited>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+async fn upstreams(
+    State(readiness): State<Readiness>,
+    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+) -> impl IntoResponse {
+    std::future::ready(()).await;
+    // On `[::]` a peer on 127.0.0.1 has an IPv6 address.
+    if !peer.ip().to_canonical().is_loopback() {
+        let text = "from loopback only: use `kubectl exec` or `kubectl port-forward`\n";
+        return (
+            StatusCode::FORBIDDEN,
+            [(CONTENT_TYPE, WORDS)],
+            text.to_owned(),
+        );
+    }
+    let report = Report::of(&readiness.upstreams.status(), Instant::now());
+    (StatusCode::OK, [(CONTENT_TYPE, JSON)], report.json())
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
@@ -113,19 +209,83 @@ async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
 
 #[cfg(test)]
 mod tests {
+    use kubebridge_dns::upstreams::{Settings, UpstreamState};
+
     use super::*;
+    use crate::upstreams::tests::status;
+
+    fn readiness(watches: Vec<(String, watch::Receiver<Health>)>) -> Readiness {
+        Readiness {
+            watches,
+            token_keys: None,
+            zones: Zones::Ours,
+            upstreams: Upstreams::new(Vec::new(), Settings::default()),
+            shutdown: CancellationToken::new(),
+        }
+    }
 
     fn check(states: &[Health]) -> (bool, String) {
         let name = |number: usize| format!("namespace n{number}");
         let watch = |(number, state): (usize, &Health)| {
             (name(number), watch::Sender::new(state.clone()).subscribe())
         };
-        let watches = states.iter().enumerate().map(watch).collect();
-        Readiness {
-            watches,
-            shutdown: CancellationToken::new(),
+        readiness(states.iter().enumerate().map(watch).collect()).check()
+    }
+
+    #[test]
+    fn loops_one_good_upstream_or_zones_of_our_own_are_enough_to_be_ready() {
+        use UpstreamState::{Healthy, Looped, Unhealthy, Unknown};
+        for (states, alone, with_services) in [
+            (vec![], false, true),
+            (vec![Unknown], false, true),
+            (vec![Healthy], true, true),
+            (vec![Unhealthy, Healthy], true, true),
+            (vec![Unhealthy, Unhealthy], false, true),
+            (vec![Looped, Unhealthy], false, true),
+        ] {
+            let upstreams: Vec<_> = states
+                .iter()
+                .map(|state| UpstreamStatus {
+                    looped_zones: match state {
+                        Looped => vec![".".parse().unwrap()],
+                        Unknown | Healthy | Unhealthy => vec![],
+                    },
+                    ..status(1, "10.96.0.10", *state)
+                })
+                .collect();
+            let found = (
+                resolves(Zones::Upstreams, &upstreams).0,
+                resolves(Zones::Ours, &upstreams).0,
+            );
+            assert_eq!(found, (alone, with_services), "{states:?}");
         }
-        .check()
+    }
+
+    #[test]
+    fn how_each_upstream_does_is_said_in_words() {
+        let down = UpstreamStatus {
+            last_error: Some("no reply in time".to_owned()),
+            ..status(2, "tls://9.9.9.9#dns.quad9.net", UpstreamState::Unhealthy)
+        };
+        let looped = UpstreamStatus {
+            looped_zones: vec!["cluster.local".parse().unwrap()],
+            ..status(3, "10.0.0.1:5353", UpstreamState::Looped)
+        };
+        let healthy = status(1, "10.96.0.10", UpstreamState::Healthy);
+        let unknown = status(4, "10.0.0.2", UpstreamState::Unknown);
+        let (ready, text) = resolves(Zones::Upstreams, &[healthy, down, looped, unknown]);
+        assert!(ready);
+        assert_eq!(
+            text,
+            "upstream 10.96.0.10: answers\n\
+             upstream tls://9.9.9.9#dns.quad9.net: down: no reply in time\n\
+             upstream 10.0.0.1:5353: leads back to us for cluster.local\n\
+             upstream 10.0.0.2: not heard yet\n"
+        );
+        assert_eq!(
+            resolves(Zones::Upstreams, &[]),
+            (false, "no upstream\n".to_owned())
+        );
     }
 
     #[test]
@@ -167,10 +327,7 @@ mod tests {
 
     #[test]
     fn a_process_that_drains_is_not_ready() {
-        let readiness = Readiness {
-            watches: vec![],
-            shutdown: CancellationToken::new(),
-        };
+        let readiness = readiness(vec![]);
         readiness.shutdown.cancel();
         assert_eq!(readiness.check(), (false, "shutting down\n".to_owned()));
     }

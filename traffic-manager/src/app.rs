@@ -17,17 +17,19 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error_span, info, warn};
 
-use crate::admin::{self, Readiness};
-use crate::config::{AnswerServices, Auth, Config, Source};
+use crate::admin::{self, Readiness, Zones};
+use crate::config::{AnswerServices, Config, Source};
 use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
+use crate::guard::Guarded;
 use crate::kubernetes::index::{Changed, Index};
-use crate::listeners::Listeners;
+use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
+use crate::tls::Current;
 
 /// How long open queries, calls and connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -53,14 +55,18 @@ pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// # Errors
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
+    config.check()?;
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
+    let engine = settings.resolver(config.resolution.answer_order, &followed.ways)?;
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
+    let shutdown = CancellationToken::new();
+    let mut tasks = Tasks::new();
+    let guarded = Guarded::open(&config, &opened, &shutdown, &mut tasks)?;
     // All that can be refused is open, and nothing runs yet that has something to say.
     listeners.addresses.log();
-    warn_of_auth(&config);
     if settings.upstreams.is_empty() {
         warn!("no upstream: only Services are answered");
     }
@@ -71,20 +77,24 @@ pub async fn start(config: Config) -> Result<Running> {
     ));
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let local = local_records(&config, &settings, &index, &plain);
-    let resolver = Resolver::new(settings.resolver(config.resolution.answer_order)?, local);
+    let resolver = Resolver::new(engine, local);
     let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
 
-    let shutdown = CancellationToken::new();
     let view_ids = Arc::new(ViewIds::default());
     let told = Told::default();
     let service = Service {
-        sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
+        sessions: Arc::new(Sessions::new(
+            plain.subscribe(),
+            Arc::clone(&view_ids),
+            Arc::clone(&guarded.audit),
+        )),
         index,
         observed: told.observed.subscribe(),
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
-        auth: config.auth,
+        gate: guarded.gate,
+        audit: guarded.audit,
         shutdown: shutdown.clone(),
     };
     let exposition = Exposition::new(
@@ -99,35 +109,31 @@ pub async fn start(config: Config) -> Result<Running> {
         metrics,
     });
 
-    let mut tasks = Tasks::new();
+    let sweeping = Arc::clone(&service.sessions).sweep_until(shutdown.clone());
+    spawn(&mut tasks, "sessions", done(sweeping));
     let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
+        token_keys: guarded.keys,
+        zones: zones(&config),
+        upstreams: Arc::clone(resolver.upstreams()),
         shutdown: shutdown.clone(),
     };
+    let (upstreams, stop) = (Arc::clone(resolver.upstreams()), shutdown.clone());
+    spawn(&mut tasks, "upstreams", async move {
+        upstreams.run(stop).await;
+        Ok(())
+    });
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
-    spawn(&mut tasks, "resolv.conf", async move {
-        following.await;
-        Ok(())
-    });
-    let Listeners {
-        dns_udp,
-        dns_tcp,
-        grpc,
-        admin,
-        addresses,
-    } = listeners;
-    let stop = shutdown.clone();
-    spawn(&mut tasks, "dns", async move {
-        server::serve(dns_udp, dns_tcp, handler, Limits::default(), stop).await?;
-        Ok(())
-    });
-    spawn(&mut tasks, "grpc", grpc::serve::serve(grpc, service));
-    spawn(
-        &mut tasks,
-        "admin",
-        admin::serve(admin, readiness, exposition),
-    );
+    spawn(&mut tasks, "resolv.conf", done(following));
+    let addresses = Faces {
+        handler,
+        tls: guarded.tls,
+        service,
+        readiness,
+        exposition,
+    }
+    .serve(listeners, &shutdown, &mut tasks);
     Ok(Running {
         dns: addresses.dns,
         grpc: addresses.grpc,
@@ -135,6 +141,42 @@ pub async fn start(config: Config) -> Result<Running> {
         shutdown,
         tasks,
     })
+}
+
+/// What the listeners are for.
+struct Faces {
+    handler: Arc<PlainDns>,
+    tls: Option<Current>,
+    service: Service,
+    readiness: Readiness,
+    exposition: Exposition,
+}
+
+impl Faces {
+    fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: &CancellationToken,
+        tasks: &mut Tasks,
+    ) -> Addresses {
+        let Listeners {
+            dns_udp,
+            dns_tcp,
+            grpc,
+            admin,
+            addresses,
+        } = listeners;
+        let stop = shutdown.clone();
+        spawn(tasks, "dns", async move {
+            server::serve(dns_udp, dns_tcp, self.handler, Limits::default(), stop).await?;
+            Ok(())
+        });
+        let serving = grpc::serve::serve(grpc, self.tls, self.service);
+        spawn(tasks, "grpc", serving);
+        let probes = admin::serve(admin, self.readiness, self.exposition);
+        spawn(tasks, "admin", probes);
+        addresses
+    }
 }
 
 impl Running {
@@ -197,6 +239,14 @@ fn local_records(
     }
 }
 
+/// Says what answers for the zones of the cluster.
+fn zones(config: &Config) -> Zones {
+    match (&config.source, config.answer_services) {
+        (Source::Kubernetes(_) | Source::Manifests { .. }, AnswerServices::Index) => Zones::Ours,
+        (Source::None, _) | (_, AnswerServices::Upstream) => Zones::Upstreams,
+    }
+}
+
 /// Makes the resolver forget what depends on a Service: its name, and the names of its addresses.
 fn purge(resolver: &Arc<Resolver>, plain: &watch::Sender<Arc<View>>) -> crate::feed::Purge {
     let (resolver, plain) = (Arc::clone(resolver), plain.subscribe());
@@ -211,13 +261,10 @@ fn purge(resolver: &Arc<Resolver>, plain: &watch::Sender<Arc<View>>) -> crate::f
     })
 }
 
-fn warn_of_auth(config: &Config) {
-    if config.shares_namespaces() {
-        warn!("whoever may port-forward to this pod sees every namespace it serves");
-    }
-    if config.auth == Auth::Token {
-        warn!("tokens are not built yet: sessions are refused, use --auth port-forward");
-    }
+/// Lets a task that cannot fail be essential.
+pub(crate) async fn done(task: impl Future<Output = ()>) -> Result<()> {
+    task.await;
+    Ok(())
 }
 
 #[cfg(test)]

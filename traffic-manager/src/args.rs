@@ -9,9 +9,10 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 
-use self::flags::{Cli, Command, Serve};
+use self::flags::{Cli, Command, Serve, UpstreamsFlags};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::upstreams::ask::Ask;
 
 pub mod duration;
 mod file;
@@ -24,6 +25,8 @@ mod show;
 pub enum Invocation {
     /// Run.
     Serve(Box<Config>),
+    /// Ask a running manager about its upstreams.
+    Upstreams(Ask),
     /// Write this to stdout and end well: help, the version, the resolved configuration.
     Print(String),
 }
@@ -46,7 +49,7 @@ where
         Ok(cli) => cli,
         Err(error) => return stopped(&error, None),
     };
-    if let (Some(path), Some((_, given))) = (&cli.command.flags().config, matches.subcommand()) {
+    if let (Some(path), Some((_, given))) = (cli.command.config_file(), matches.subcommand()) {
         let path = path.display().to_string();
         arguments.extend(file::arguments(&path, &Serve::command_for_keys(), given)?);
         cli = match Cli::try_parse_from_all(&arguments) {
@@ -57,6 +60,9 @@ where
     match cli.command {
         Command::Serve(flags) => Ok(Invocation::Serve(Box::new(resolve::config(*flags)?))),
         Command::CheckConfig(flags) => Ok(Invocation::Print(show::text(&resolve::config(*flags)?))),
+        Command::Upstreams(UpstreamsFlags { admin, output }) => {
+            Ok(Invocation::Upstreams(Ask { admin, output }))
+        }
     }
 }
 

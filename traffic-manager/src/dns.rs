@@ -9,9 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
-use kubebridge_dns::resolver::{AnswerOrder as Order, LONGEST_TOTAL, Resolver, ResolverConfig};
+use kubebridge_dns::resolver::{
+    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
+};
 use kubebridge_dns::server::{Handler, Transport};
-use kubebridge_dns::upstream::{self, PortPolicy, ProxySettings, Upstream, UpstreamSpec};
+use kubebridge_dns::upstream::{
+    self, ConnectError, PortPolicy, ProxySettings, Trust, Upstream, UpstreamSpec,
+};
 use kubebridge_dns::view::{BarePolicy, PlainView, View};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -102,14 +106,18 @@ impl Settings {
     ///
     /// # Errors
     /// When an encrypted upstream cannot be set up: no trust store, an unusable proxy.
-    pub fn resolver(&self, order: AnswerOrder) -> Result<ResolverConfig> {
+    pub fn resolver(
+        &self,
+        order: AnswerOrder,
+        ways: &upstream::Settings,
+    ) -> Result<ResolverConfig> {
         Ok(ResolverConfig {
             total: self.total,
             answer_order: match order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
             },
-            ..ResolverConfig::new(connect(&self.upstreams)?)
+            ..ResolverConfig::new(connect(&self.upstreams, ways)?)
         })
     }
 }
@@ -135,14 +143,29 @@ impl Handler for PlainDns {
     async fn handle(
         &self,
         packet: Vec<u8>,
-        _peer: SocketAddr,
+        peer: SocketAddr,
         transport: Transport,
     ) -> Option<Vec<u8>> {
         let query = self.metrics.query(transport.into());
-        let view = Arc::clone(&self.plain.borrow());
-        let reply = self.resolver.answer(&packet, &view).await;
+        let asker = Asker::at(peer, Arc::clone(&self.plain.borrow()));
+        let reply = self.resolver.answer(&packet, &asker).await;
         query.answered(reply.as_deref());
         reply
+    }
+}
+
+/// Says how upstreams are reached. One for the life of the process: upstreams made anew when the
+/// file changes keep the connections that are still right.
+#[must_use]
+pub fn ways(resolution: &Resolution) -> upstream::Settings {
+    upstream::Settings {
+        port_policy: PortPolicy::Pooled,
+        trust: Trust {
+            system: resolution.upstream_cas.is_empty(),
+            ca_files: resolution.upstream_cas.clone(),
+        },
+        proxy: ProxySettings::from_env(),
+        ..upstream::Settings::default()
     }
 }
 
@@ -151,6 +174,8 @@ impl Handler for PlainDns {
 pub struct Followed {
     resolution: Resolution,
     watch: Option<FileWatch>,
+    /// How upstreams are reached.
+    pub ways: upstream::Settings,
     /// The settings as they were read last.
     pub current: Settings,
 }
@@ -165,6 +190,7 @@ impl Followed {
         let watch = resolution.resolv_conf.as_deref().map(FileWatch::new);
         let current = Settings::load(&resolution)?;
         Ok(Self {
+            ways: ways(&resolution),
             resolution,
             watch,
             current,
@@ -223,7 +249,7 @@ impl Followed {
             plain.send_replace(Arc::new(view));
         }
         if next.upstreams != self.current.upstreams {
-            match connect(&next.upstreams) {
+            match connect(&next.upstreams, &self.ways) {
                 Ok(upstreams) => resolver.set_upstreams(upstreams),
                 Err(error) => {
                     warn!(error = format!("{error:#}"), "upstreams not replaced");
@@ -236,17 +262,26 @@ impl Followed {
 }
 
 /// Makes a transport for each upstream.
-fn connect(specs: &[UpstreamSpec]) -> Result<Vec<Arc<dyn Upstream>>> {
-    let settings = upstream::Settings {
-        port_policy: PortPolicy::Pooled,
-        proxy: ProxySettings::from_env(),
-        ..upstream::Settings::default()
-    };
-    let failed = || Failure::new(Exit::Usage, "an upstream cannot be used".to_owned());
-    specs
-        .iter()
-        .map(|spec| upstream::connect(spec, &settings).with_context(failed))
+fn connect(specs: &[UpstreamSpec], ways: &upstream::Settings) -> Result<Vec<Arc<dyn Upstream>>> {
+    let connected = specs.iter().map(|spec| upstream::connect(spec, ways));
+    connected
+        .map(|upstream| upstream.map_err(unusable))
         .collect()
+}
+
+fn unusable(error: ConnectError) -> anyhow::Error {
+    let message = "an upstream cannot be used";
+    let failure = match &error {
+        ConnectError::Trust { .. } => {
+            Failure::new(Exit::File, message).hint("name another file with --upstream-ca")
+        }
+        ConnectError::ServerName(_) => Failure::new(Exit::Usage, message)
+            .hint("write it as tls://ADDRESS#NAME or https://ADDRESS#NAME"),
+        ConnectError::Proxy { .. } => {
+            Failure::new(Exit::Usage, message).hint("correct or unset https_proxy")
+        }
+    };
+    anyhow::Error::new(error).context(failure)
 }
 
 fn nameserver(server: &Nameserver) -> Option<UpstreamSpec> {

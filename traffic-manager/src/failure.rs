@@ -9,6 +9,8 @@ pub enum Exit {
     Other = 1,
     /// The flags, environment or command make no sense.
     Usage = 64,
+    /// No manager answers.
+    Unreachable = 69,
     /// An address is in use.
     Busy = 73,
     /// The operating system does not allow it.

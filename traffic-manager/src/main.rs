@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use traffic_manager::args::{self, Invocation};
+use traffic_manager::upstreams::ask;
 use traffic_manager::{failure, run};
 
 fn main() -> ExitCode {
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
                 .build()?;
             runtime.block_on(run::serve(*config))
         }
+        Invocation::Upstreams(ask) => ask::print(&ask, &mut std::io::stdout()),
         Invocation::Print(text) => Ok(std::io::stdout().write_all(text.as_bytes())?),
     });
     match ended {

@@ -1,7 +1,7 @@
 //! What the program counts about itself, in the Prometheus text format.
 //!
-//! Labels are words from short fixed lists: no name of a Service, namespace, client or query is
-//! ever one. Counters are handed to those who count; gauges are read when somebody asks.
+//! Labels are words from short fixed lists, and the upstreams as they are configured: no name of a
+//! Service, namespace, client or query is ever one. Counters are handed to those who count; gauges are read when somebody asks.
 
 use std::sync::Arc;
 
@@ -17,10 +17,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use self::readings::Readings;
+use self::upstreams::UpstreamReadings;
 use crate::kubernetes::index::Index;
 use crate::sessions::Sessions;
 
 mod readings;
+mod upstreams;
 
 /// What every name begins with.
 const PREFIX: &str = "kubebridge";
@@ -186,6 +188,8 @@ impl Exposition {
         sessions: Arc<Sessions>,
     ) -> Self {
         let mut read = Registry::with_prefix(PREFIX);
+        let upstreams = UpstreamReadings(Arc::clone(resolver.upstreams()));
+        read.register_collector(Box::new(upstreams));
         read.register_collector(Box::new(Readings {
             resolver,
             index,

@@ -120,6 +120,29 @@ fn exit_codes_tell_usage_file_and_busy_port_apart() {
 }
 
 #[test]
+fn a_ca_file_that_cannot_be_used_ends_with_78_and_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().join("ca.pem");
+    std::fs::write(&empty, "no certificate").unwrap();
+    for (path, expected) in [
+        (
+            "/nonexistent/ca.pem",
+            "cannot read CA file /nonexistent/ca.pem: ",
+        ),
+        (&empty.display().to_string(), "holds no usable certificate"),
+    ] {
+        let (code, stderr) = refused(&[
+            "--dns-listen=127.0.0.1:0",
+            "--upstream=tls://127.0.0.1:9#dns.example",
+            &format!("--upstream-ca={path}"),
+        ]);
+        assert_eq!(code, Some(78), "{stderr}");
+        is_error(&stderr, expected, "--upstream-ca");
+        assert!(stderr.contains(path), "{stderr}");
+    }
+}
+
+#[test]
 fn check_config_and_help_go_to_stdout() {
     let (code, stdout, stderr) = ended(&["check-config", "--ndots=3"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));

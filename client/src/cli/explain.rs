@@ -9,15 +9,12 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 11] = [
+const LATER_FLAGS: [&str; 8] = [
     "--dry-run",
     "--exclude-cidr",
     "--include-cidr",
     "--mode",
     "--retake",
-    "--tls-ca",
-    "--tls-cert",
-    "--tls-key",
     "--anonymize",
     "--dns-service",
     "--force",
@@ -27,9 +24,8 @@ const LATER_FLAGS: [&str; 11] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 16] = [
+const LATER_COMMANDS: [&str; 15] = [
     "clean",
-    "certs",
     "completions",
     "dns",
     "doctor",

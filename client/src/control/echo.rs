@@ -1,60 +1,52 @@
 //! Whether the manager still answers, asked over the same channel as everything else.
+//!
+//! It decides on time alone: what an echo is and who is told of it are the caller's.
 
 use std::time::Duration;
 
-use kubebridge_platform::Clock;
-use kubebridge_proto::v1::EchoRequest;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
-
-use super::{Client, Tunnel};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tonic::Status;
 
 /// The time between echoes: with [`MISSES`] missed ones a dead channel is noticed in 8 s.
 const EVERY: Duration = Duration::from_secs(4);
 /// How long an echo may take in its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The least and, where the round trip is not known, the only time an echo may take once a query
-/// has waited for its reply: with the query's own second, a dead channel with traffic waiting is
-/// noticed in 2 s.
-const PATIENCE_IN_DOUBT: Duration = Duration::from_millis(500);
-/// A slow channel is given this many of its round trips.
+/// The least time an echo may take once a query has waited for its reply: with the query's own
+/// second, a dead channel with traffic waiting is noticed in 2 s.
+const LEAST_IN_DOUBT: Duration = Duration::from_millis(500);
+/// The most, whatever the round trip, and where none is known yet: such a channel is then noticed in 2.8 s. An echo that was
+/// missed still counts when it comes, so a channel lives on with round trips of up to 1.8 s; with
+/// longer ones no call to the manager would succeed anyway.
+const MOST_IN_DOUBT: Duration = Duration::from_millis(900);
+/// A slow channel is given this many of its round trips, between the two.
 const ROUND_TRIPS: u32 = 4;
 /// Missed echoes in a row that make a channel dead.
 const MISSES: u32 = 2;
 
 /// Asks for echoes until the channel is dead, and returns why it is.
-pub(super) async fn watch_echo(
-    mut client: Client,
-    tunnel: &watch::Sender<Tunnel>,
-    clock: &Clock,
+///
+/// `ask` sends one echo, `heard` is told how long each took, and `suspicion` is rung by who has
+/// waited for something else in vain.
+pub(super) async fn watch_echo<Reply>(
+    mut ask: impl FnMut() -> Reply,
+    mut heard: impl FnMut(Duration),
     suspicion: &Notify,
-) -> anyhow::Error {
-    let mut misses = 0;
+) -> anyhow::Error
+where
+    Reply: Future<Output = Result<(), Status>>,
+{
     let mut patience = PATIENCE;
     let mut usual = None;
     loop {
-        let sent = Instant::now();
-        let echo = client.echo(EchoRequest {
-            payload: Vec::new(),
-        });
-        match reply_in_time(echo, patience, in_doubt(usual), suspicion).await {
-            Some(Ok(_)) => {
-                misses = 0;
-                let round_trip = sent.elapsed();
+        match hear(&mut ask, patience, in_doubt(usual), suspicion).await {
+            Ok(round_trip) => {
                 usual = Some(round_trip);
-                tunnel.send_replace(Tunnel::Up {
-                    seen: clock.now(),
-                    round_trip: Some(round_trip),
-                });
+                heard(round_trip);
             }
-            Some(Err(status)) => return anyhow::anyhow!("echo failed: {}", status.message()),
-            None => misses += 1,
-        }
-        if misses >= MISSES {
-            return anyhow::anyhow!("{misses} echoes without a reply");
-        }
-        if misses > 0 {
-            continue;
+            Err(error) => return error,
         }
         patience = tokio::select! {
             () = sleep(EVERY) => PATIENCE,
@@ -64,22 +56,47 @@ pub(super) async fn watch_echo(
 }
 
 fn in_doubt(usual: Option<Duration>) -> Duration {
-    let usual = usual.unwrap_or_default().saturating_mul(ROUND_TRIPS);
-    usual.clamp(PATIENCE_IN_DOUBT, PATIENCE)
+    let enough = usual.map_or(MOST_IN_DOUBT, |usual| usual.saturating_mul(ROUND_TRIPS));
+    enough.clamp(LEAST_IN_DOUBT, MOST_IN_DOUBT)
 }
 
-/// Waits for a reply, and less long from the moment when there is doubt that any will come.
-async fn reply_in_time<T>(
-    reply: impl Future<Output = T>,
-    patience: Duration,
+/// Asks up to [`MISSES`] times for a reply, and returns how long it took.
+///
+/// From the moment when there is doubt that any will come, this and all later echoes get the
+/// shorter time: whoever doubts must not wait for the longer one of an echo that happened to be on
+/// its way.
+async fn hear<Reply>(
+    mut ask: impl FnMut() -> Reply,
+    mut patience: Duration,
     in_doubt: Duration,
     suspicion: &Notify,
-) -> Option<T> {
-    tokio::pin!(reply);
-    tokio::select! {
-        reply = &mut reply => return Some(reply),
-        () = sleep(patience) => return None,
-        () = suspicion.notified() => {}
+) -> anyhow::Result<Duration>
+where
+    Reply: Future<Output = Result<(), Status>>,
+{
+    let mut replies = FuturesUnordered::new();
+    for _ in 0..MISSES {
+        let sent = Instant::now();
+        let reply = ask();
+        replies.push(async move { reply.await.map(|()| sent.elapsed()) });
+        let mut missed = sent + patience;
+        loop {
+            tokio::select! {
+                Some(reply) = replies.next() => {
+                    return reply.map_err(|status| {
+                        anyhow::anyhow!("echo failed: {}", status.message())
+                    });
+                }
+                () = sleep_until(missed) => break,
+                () = suspicion.notified(), if patience > in_doubt => {
+                    patience = in_doubt;
+                    missed = missed.min(Instant::now() + in_doubt);
+                }
+            }
+        }
     }
-    timeout(in_doubt.min(patience), reply).await.ok()
+    anyhow::bail!("{MISSES} echoes without a reply")
 }
+
+#[cfg(test)]
+mod tests;

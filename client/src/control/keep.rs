@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kubebridge_proto::session::SessionRequest;
+use kubebridge_proto::v1::EchoRequest;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -47,8 +48,21 @@ async fn use_channel(
     asks: &mut mpsc::Receiver<Ask>,
 ) -> anyhow::Error {
     let client = TrafficManagerClient::new(channel);
+    let ask = || {
+        let mut client = client.clone();
+        let echo = EchoRequest {
+            payload: Vec::new(),
+        };
+        async move { client.echo(echo).await.map(drop) }
+    };
+    let heard = |round_trip| {
+        shared.tunnel.send_replace(Tunnel::Up {
+            seen: shared.clock.now(),
+            round_trip: Some(round_trip),
+        });
+    };
     tokio::select! {
-        error = echo::watch_echo(client.clone(), &shared.tunnel, &shared.clock, &shared.suspicion) => error,
+        error = echo::watch_echo(ask, heard, &shared.suspicion) => error,
         error = watch_routes::watch_routes(client.clone(), session, &shared.routes) => error,
         error = exchange::carry(client.clone(), session.to_owned(), asks) => error,
         error = renew::renew(shared, client.clone()) => error,

@@ -14,10 +14,10 @@ use crate::access::{NoTokens, TokenSource};
 
 /// A way to a manager. Its `Display` says which, for people.
 pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
-    /// Connects; the caller gives up after [`patience`](Self::patience).
+    /// Connects.
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>>;
 
-    /// How long connecting may take in all. A way with several legs limits each by itself.
+    /// How long that may take; more for a way of several connections, one after the other.
     fn patience(&self) -> Duration {
         CALL_TIME
     }

@@ -5,7 +5,6 @@ use kubebridge_dns::name::RecordType;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::*;
 use crate::control::way::Reach;
@@ -145,7 +144,7 @@ async fn single_labels_never_reach_the_original_servers() {
 }
 
 #[tokio::test]
-async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
+async fn without_the_tunnel_cluster_names_fail_and_others_resolve() {
     let mut world = World::new(authors()).await;
     let socket = world.manager.take().unwrap().die();
     let mut tunnel = world.control.tunnel();
@@ -153,7 +152,6 @@ async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
         .wait_for(|tunnel| tunnel.health() == Health::Degraded)
         .await
         .unwrap();
-    let start = Instant::now();
 
     assert_eq!(
         world.ask("authors.default").await.code,
@@ -164,7 +162,6 @@ async fn without_the_tunnel_cluster_names_fail_at_once_and_others_resolve() {
         ResponseCode::NOERROR
     );
 
-    assert!(start.elapsed() < Duration::from_secs(1));
     drop(socket);
 }
 

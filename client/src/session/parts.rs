@@ -40,7 +40,7 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) os: &'os O,
     pub(super) id: SessionId,
     pub(super) config: Config,
-    /// From the dial on.
+    /// Known once the manager was dialled.
     pub(super) reach: Option<Reach>,
     pub(super) board: Arc<Board>,
     pub(super) reporter: Arc<Reporter>,

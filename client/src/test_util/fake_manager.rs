@@ -1,12 +1,14 @@
-//! A manager that does what a test says, on a loopback port: for what a real one will not do on
-//! demand, such as falling silent.
+//! A manager that does what a test says: for what a real one will not do on demand, such as falling
+//! silent. [`FakeManager`] serves on a loopback port, [`in_memory`] on paused time.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
+use hyper_util::rt::TokioIo;
 use kubebridge_proto::routes::RouteUpdate;
 use kubebridge_proto::session::SessionInfo;
 use kubebridge_proto::v1::traffic_manager_server::{TrafficManager, TrafficManagerServer};
@@ -16,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::session_info;
@@ -28,6 +31,9 @@ pub(crate) enum Mood {
     /// It takes everything and says nothing more.
     Silent,
 }
+
+/// What a pipe holds before its writer waits.
+const PIPE: usize = 64 * 1024;
 
 type Answer = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
@@ -127,6 +133,22 @@ impl FakeManager {
             runtime: Some(runtime),
         }
     }
+}
+
+/// Serves on one connection that is a pipe in memory: where tokio's clock is paused, nothing but
+/// time itself takes time. A second connection is refused.
+pub(crate) fn in_memory(script: &Arc<Script>) -> Channel {
+    let (near, far) = tokio::io::duplex(PIPE);
+    let service = TrafficManagerServer::new(Manager(Arc::clone(script)));
+    let server = tonic::transport::Server::builder().add_service(service);
+    let incoming = futures::stream::iter([Ok::<_, io::Error>(far)]);
+    tokio::spawn(server.serve_with_incoming(incoming.chain(futures::stream::pending())));
+    let mut near = Some(TokioIo::new(near));
+    let connector = tower::service_fn(move |_: tonic::transport::Uri| {
+        let taken = near.take().ok_or(io::ErrorKind::ConnectionRefused);
+        std::future::ready(taken.map_err(io::Error::from))
+    });
+    Endpoint::from_static("http://manager").connect_with_connector_lazy(connector)
 }
 
 struct Manager(Arc<Script>);

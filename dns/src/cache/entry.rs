@@ -148,6 +148,15 @@ impl Entry {
         self.keep > 0
     }
 
+    /// Says whether it is a failure that is kept for its second.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.code == ResponseCode::SERVFAIL && self.is_kept()
+    }
+
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
     pub(crate) fn do_not_keep(&mut self) {
         self.keep = 0;
     }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::name::RecordType;
 use crate::test_util::{Answer, ScriptedUpstream, name};
+use crate::upstream::Upstream;
+use crate::upstreams::{Settings, Upstreams};
 
 const KIND: Kind = Kind {
     rtype: RecordType::A,
@@ -10,7 +12,8 @@ const KIND: Kind = Kind {
 
 fn member(answer: Answer) -> (Arc<ScriptedUpstream>, Arc<Member>) {
     let upstream = Arc::new(ScriptedUpstream::new("10.0.0.1").otherwise(answer));
-    let member = Member::new(Arc::clone(&upstream) as Arc<dyn Upstream>);
+    let set = vec![Arc::clone(&upstream) as Arc<dyn Upstream>];
+    let member = Arc::clone(&Upstreams::new(set, Settings::default()).members()[0]);
     (upstream, member)
 }
 
@@ -32,7 +35,7 @@ async fn the_same_question_is_sent_once_and_asked_in_lower_case() {
     );
     assert_eq!(first, second);
     assert_eq!(upstream.asked_names(), ["web"]);
-    assert!(member.under_way.lock().is_empty());
+    assert!(member.flights().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +76,7 @@ async fn an_exchange_goes_on_while_somebody_waits_and_ends_with_the_last() {
     )
     .await;
     assert_eq!((upstream.in_flight(), upstream.cancelled()), (0, 1));
-    assert!(member.under_way.lock().is_empty());
+    assert!(member.flights().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,10 +11,13 @@ use super::*;
 use crate::message::{Parsed, QueryOptions, answers, encode_query};
 use crate::records::Local;
 use crate::test_util::{Answer, Record, ScriptedUpstream, name};
+use crate::upstreams::UpstreamState;
 use crate::view::{BarePolicy, PlainView};
 
 mod caching;
 mod flights;
+mod health;
+mod hedged;
 mod local;
 mod protocol;
 mod searching;
@@ -106,7 +109,8 @@ impl World {
     }
 
     async fn raw(&self, packet: &[u8], view: &Arc<View>) -> Vec<u8> {
-        self.resolver.answer(packet, view).await.expect("a reply")
+        let asker = Asker::new(Arc::clone(view));
+        self.resolver.answer(packet, &asker).await.expect("a reply")
     }
 
     async fn ask_in(&self, view: &Arc<View>, text: &str, rtype: RecordType) -> Parsed {
@@ -116,6 +120,34 @@ impl World {
 
     async fn ask(&self, text: &str, rtype: RecordType) -> Parsed {
         self.ask_in(&pod(), text, rtype).await
+    }
+
+    /// Watches the upstreams until the guard is dropped, and waits until each was heard of or is down.
+    async fn watched(&self) -> DropGuard {
+        let (set, stop) = (
+            Arc::clone(self.resolver.upstreams()),
+            CancellationToken::new(),
+        );
+        let token = stop.clone();
+        tokio::spawn(async move { set.run(token).await });
+        let mut watch = self.resolver.upstreams().watch();
+        let known = watch.wait_for(|all| all.iter().all(|s| s.state != UpstreamState::Unknown));
+        known.await.unwrap();
+        stop.drop_guard()
+    }
+
+    fn states(&self) -> Vec<UpstreamState> {
+        let status = self.resolver.upstreams().status();
+        status.iter().map(|status| status.state).collect()
+    }
+
+    /// Counts the questions each upstream was asked, probes apart.
+    fn questions(&self) -> Vec<usize> {
+        let asked = |upstream: &Arc<ScriptedUpstream>| {
+            let names = upstream.asked_names();
+            names.iter().filter(|name| *name != ".").count()
+        };
+        self.upstreams.iter().map(asked).collect()
     }
 
     fn asked(&self) -> Vec<String> {

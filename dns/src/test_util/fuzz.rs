@@ -24,6 +24,7 @@ use crate::rewrite::{Resolution, data, no_data, no_name};
 use crate::search::{Candidate, Stage};
 use crate::settle::{Outcome, Settled, Spot, Verdict};
 use crate::upstream::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
+use crate::upstreams::{Settings, Upstreams};
 
 #[cfg(test)]
 mod tests;
@@ -280,7 +281,8 @@ fn forwarded(asked: &Asked, packet: Vec<u8>) {
         reply: packet,
     };
     let second = Duration::from_secs(1);
-    let forwarder = Forwarder::new(vec![Arc::new(upstream)], second, second);
+    let upstreams = Upstreams::new(vec![Arc::new(upstream)], Settings::default());
+    let forwarder = Forwarder::new(upstreams, second);
     let question = asked.packet();
     let reply = forwarder.forward(&question).now_or_never();
     let reply = reply.expect("no wait").expect("a reply");

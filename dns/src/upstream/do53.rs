@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::pool::Pool;
 use super::reply::{Verdict, judge_udp};
@@ -101,10 +101,7 @@ impl Upstream for Do53 {
         query: &'a OutgoingQuery,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<u8>, ExchangeError>> {
-        let answer = timeout_at(deadline, self.edns.ask(self, query));
-        answer
-            .map(|answer| answer.unwrap_or(Err(ExchangeError::Timeout)))
-            .boxed()
+        self.edns.ask(self, query, deadline).boxed()
     }
 }
 

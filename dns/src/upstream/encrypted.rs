@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::channel::{Channel, Transport};
 use super::reply::Verdict;
@@ -48,10 +48,7 @@ impl<T: Transport> Upstream for Encrypted<T> {
         query: &'a OutgoingQuery,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<u8>, ExchangeError>> {
-        let answer = timeout_at(deadline, self.edns.ask(self, query));
-        answer
-            .map(|answer| answer.unwrap_or(Err(ExchangeError::Timeout)))
-            .boxed()
+        self.edns.ask(self, query, deadline).boxed()
     }
 }
 

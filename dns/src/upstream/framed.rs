@@ -1,23 +1,29 @@
 //! Questions on one stream, length before message, many at a time (RFC 7766 §6.2.1.1).
 //!
-//! The stream may be plain TCP or TLS; opening it is its transport's business.
+//! A server that has said nothing for a while is asked something it can answer at once: one that
+//! thinks long is told from a path that is dead. The stream may be plain TCP or TLS; opening it is
+//! its transport's business.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::ExchangeError;
 use super::channel::{Age, Connection, Failure, SILENCE};
 use super::ids::{Ids, Outcome, Reason};
-use super::wire::Wire;
+use super::wire::{Edns, Wire};
+use super::{ExchangeError, OutgoingQuery};
 use crate::framing::{FrameError, FrameReader, frame};
+use crate::name::{Name, RecordType};
 
 /// Queries waiting to be written: more means the server does not read.
 const WRITE_QUEUE: usize = 64;
+/// How long a server may say nothing to questions before it is asked for a sign of life: half the
+/// time after which it is given up, so that a sign has as long to arrive.
+const PROBE_AFTER: Duration = Duration::from_millis(500);
 
 /// One stream, driven by a task of its own that ends with it.
 #[derive(Debug)]
@@ -112,6 +118,7 @@ async fn read(input: impl AsyncRead + Unpin, idle: Duration, ids: &Ids) -> Reaso
     }
 }
 
+/// Writes what is asked, and asks for a sign of life when nothing comes of it.
 async fn write(
     mut output: impl AsyncWrite + Unpin,
     ids: &Ids,
@@ -119,12 +126,30 @@ async fn write(
 ) -> Reason {
     let mut batch = Vec::with_capacity(WRITE_QUEUE);
     let mut bytes = Vec::new();
-    while queries.recv_many(&mut batch, WRITE_QUEUE).await > 0 {
+    let mut look = None;
+    loop {
+        tokio::select! {
+            received = queries.recv_many(&mut batch, WRITE_QUEUE) => if received == 0 {
+                return Reason::Ended;
+            },
+            () = at(look) => {
+                let silence = ids.silence(Instant::now());
+                look = match silence {
+                    Duration::ZERO => None,
+                    silence if silence < PROBE_AFTER => Some(Instant::now() + PROBE_AFTER - silence),
+                    _ => {
+                        bytes.extend(probe(ids).unwrap_or_default());
+                        None
+                    }
+                };
+            }
+        }
         // What waits together goes out together: one segment, and within TLS one record.
         for query in batch.drain(..) {
             // Who asked may have gone while the query waited here.
             if ids.is_pending(query.id) {
                 bytes.extend_from_slice(&query.framed);
+                look.get_or_insert_with(|| Instant::now() + PROBE_AFTER);
             }
         }
         if bytes.is_empty() {
@@ -140,5 +165,30 @@ async fn write(
         }
         bytes.clear();
     }
-    Reason::Ended
 }
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns a question that every resolver answers at once, whatever the answer. Nobody waits for
+/// it: its arrival is the sign.
+fn probe(ids: &Ids) -> Option<Vec<u8>> {
+    let question = OutgoingQuery {
+        name: Name::root(),
+        rtype: RecordType::NS,
+        class: 1,
+        dnssec_ok: false,
+        checking_disabled: false,
+    };
+    let mut wire = Wire::new(&question, Edns::Without).ok()?;
+    let ticket = ids.open(wire.question()).ok()?;
+    let id = ticket.draw(Instant::now()).ok()?;
+    frame(wire.with_id(id))
+}
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,11 @@ impl Rtt {
         });
     }
 
+    /// Returns the estimate, if anything was measured yet.
+    pub(crate) fn smoothed(self) -> Option<Duration> {
+        self.0
+    }
+
     /// Returns how long to wait for an answer before the query is sent for the second time.
     pub(crate) fn resend_after(self) -> Duration {
         self.0.map_or(FLOOR, |rtt| FLOOR.max(rtt * PATIENCE))

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::reply::{HEADER, Question, Verdict, judge_stream, rejects};
 use super::{ExchangeError, OutgoingQuery};
@@ -32,8 +32,8 @@ pub(super) enum Edns {
 
 /// Sends one query over whatever a transport has.
 pub(super) trait AskOnce: Sync {
-    /// Returns a reply to the query and what it means for its transport. The caller bounds the
-    /// time.
+    /// Returns a reply to the query and what it means for its transport. [`EdnsMemory::ask`] bounds
+    /// the time.
     fn ask_once(
         &self,
         wire: Wire,
@@ -89,8 +89,18 @@ impl Wire {
 }
 
 impl EdnsMemory {
-    /// Asks, and asks again without EDNS when the server does not know it.
+    /// Asks within the deadline, and asks again without EDNS when the server does not know it.
     pub(super) async fn ask(
+        &self,
+        transport: &impl AskOnce,
+        query: &OutgoingQuery,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, ExchangeError> {
+        let answer = timeout_at(deadline, self.ask_for_ever(transport, query)).await;
+        answer.unwrap_or(Err(ExchangeError::Timeout))
+    }
+
+    async fn ask_for_ever(
         &self,
         transport: &impl AskOnce,
         query: &OutgoingQuery,

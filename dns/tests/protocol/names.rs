@@ -8,11 +8,12 @@ use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::message::{Checked, check};
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::records::{Local, NoLocalRecords};
-use kubebridge_dns::resolver::{Resolver, ResolverConfig};
+use kubebridge_dns::resolver::{Asker, Resolver, ResolverConfig};
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::split::Split;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record, name};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
+use kubebridge_dns::upstreams::{Settings, Upstreams};
 use kubebridge_dns::view::View;
 
 use crate::packet::*;
@@ -153,12 +154,13 @@ struct Laptop {
 }
 
 impl Handler for Laptop {
-    async fn handle(&self, packet: Vec<u8>, _: SocketAddr, _: Transport) -> Option<Vec<u8>> {
+    async fn handle(&self, packet: Vec<u8>, peer: SocketAddr, _: Transport) -> Option<Vec<u8>> {
         let Checked::Query(query) = check(&packet) else {
             return self.before.forward(&packet).await;
         };
         if *self.split.route(&query.name) {
-            self.cluster.answer(&packet, &self.view).await
+            let asker = Asker::at(peer, Arc::clone(&self.view));
+            self.cluster.answer(&packet, &asker).await
         } else {
             self.before.forward(&packet).await
         }
@@ -200,7 +202,10 @@ async fn reverse_names_of_the_cluster_go_there_and_all_others_to_the_servers_of_
             ResolverConfig::new(vec![transport(&inside)]),
             Arc::new(NoLocalRecords),
         ),
-        before: Forwarder::new(vec![transport(&outside)], second, second),
+        before: Forwarder::new(
+            Upstreams::new(vec![transport(&outside)], Settings::default()),
+            second,
+        ),
         view: Arc::new(pod),
     };
     let world = Plan::of(vec![inside, outside])

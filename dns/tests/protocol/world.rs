@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::records::{Local, LocalRecords, NoLocalRecords};
-use kubebridge_dns::resolver::{Resolver, ResolverConfig};
+use kubebridge_dns::resolver::{Asker, Resolver, ResolverConfig};
 use kubebridge_dns::server::{Handler, Limits, Transport, serve};
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Received, name};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
@@ -74,7 +74,8 @@ struct Engaged {
 impl Handler for Engaged {
     async fn handle(&self, packet: Vec<u8>, peer: SocketAddr, _: Transport) -> Option<Vec<u8>> {
         let view = self.sessions.get(&peer.ip()).unwrap_or(&self.pod);
-        self.resolver.answer(&packet, view).await
+        let asker = Asker::at(peer, Arc::clone(view));
+        self.resolver.answer(&packet, &asker).await
     }
 }
 

@@ -11,7 +11,7 @@ use crate::session::reaches;
 
 /// Far above the half second that a burst takes, and below the period of looking anyway: what is
 /// put back here was noticed.
-const PATIENCE: Duration = Duration::from_secs(12);
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A connected session, watched, and what systemd-resolved has of its link.
 struct Session {

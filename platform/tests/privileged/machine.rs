@@ -183,7 +183,7 @@ pub(crate) fn run(line: &str) {
 
 /// Polls until something holds.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !holds().await {
         assert!(Instant::now() < deadline, "{what} did not come");
         sleep(Duration::from_millis(10)).await;

@@ -167,7 +167,7 @@ pub(crate) fn reaches(socket: &UdpSocket) {
     let socket = socket.try_clone().unwrap();
     socket.set_nonblocking(false).unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_secs(2)))
+        .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
     let mut buffer = [0; 16];
     let (length, _) = socket.recv_from(&mut buffer).unwrap();

@@ -39,7 +39,7 @@ pub(crate) async fn serve(arguments: impl Iterator<Item = OsString>) -> Result<(
             traffic_manager::run::start_logs(config.log_format);
             traffic_manager::run::serve(*config).await
         }
-        Invocation::Print(_) => bail!("nothing to serve"),
+        Invocation::Upstreams(_) | Invocation::Print(_) => bail!("nothing to serve"),
     }
 }
 

@@ -13,6 +13,7 @@ use kubebridge_proto::names::check_label;
 
 use super::duration;
 use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, LogFormat};
+use crate::upstreams::ask::Output;
 
 /// Resolves and streams the Services of a cluster for kubebridge laptops.
 #[derive(Debug, Parser)]
@@ -33,14 +34,36 @@ pub(super) enum Command {
     Serve(Box<Serve>),
     /// Check flags, environment and file, and print the configuration they make.
     CheckConfig(Box<Serve>),
+    /// Show the health of a running manager's upstreams; exit 1 when none is good.
+    Upstreams(UpstreamsFlags),
 }
 
 impl Command {
-    pub(super) fn flags(&self) -> &Serve {
+    /// Returns the file with more flags.
+    pub(super) fn config_file(&self) -> Option<&PathBuf> {
         match self {
-            Self::Serve(flags) | Self::CheckConfig(flags) => flags,
+            Self::Serve(flags) | Self::CheckConfig(flags) => flags.config.as_ref(),
+            Self::Upstreams(_) => None,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UpstreamsFlags {
+    /// Admin address and port of the manager; it answers this to loopback alone.
+    #[arg(long, env = "KUBEBRIDGE_ADMIN", value_name = "ADDR:PORT")]
+    #[arg(default_value = "127.0.0.1:7081")]
+    pub(super) admin: SocketAddr,
+
+    /// How the answer is printed.
+    #[arg(
+        short,
+        long,
+        env = "KUBEBRIDGE_OUTPUT",
+        value_enum,
+        default_value = "text"
+    )]
+    pub(super) output: Output,
 }
 
 impl Cli {
@@ -71,7 +94,7 @@ pub(super) struct Serve {
     #[arg(default_value = "[::]:1053")]
     pub(super) dns_listen: Vec<SocketAddr>,
 
-    /// Loopback address and port for gRPC, reached by a port-forward.
+    /// Address and port for gRPC: loopback, reached by a port-forward, or any with TLS.
     #[arg(long, env = "KUBEBRIDGE_GRPC_LISTEN", value_name = "ADDR:PORT")]
     #[arg(default_value = "127.0.0.1:7080")]
     pub(super) grpc_listen: SocketAddr,
@@ -85,7 +108,7 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_RESOLV_CONF", value_name = "FILE")]
     pub(super) resolv_conf: Option<PathBuf>,
 
-    /// Upstream DNS server in place of the file's nameservers, `ADDRESS[:PORT]`; may be repeated.
+    /// Upstream DNS server in place of the file's nameservers: `ADDRESS[:PORT]`, `tls://ADDRESS#NAME` or `https://ADDRESS#NAME`; may be repeated.
     #[arg(
         long,
         env = "KUBEBRIDGE_UPSTREAM",
@@ -93,6 +116,15 @@ pub(super) struct Serve {
         value_delimiter = ','
     )]
     pub(super) upstream: Vec<UpstreamSpec>,
+
+    /// PEM file of authorities for encrypted upstreams in place of the system's, read again when it changes; may be repeated.
+    #[arg(
+        long,
+        env = "KUBEBRIDGE_UPSTREAM_CA",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    pub(super) upstream_ca: Vec<PathBuf>,
 
     /// Search domain in place of the file's, in order; may be repeated.
     #[arg(
@@ -185,19 +217,31 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_FANOUT", value_enum, default_value = "all")]
     pub(super) fanout: Fanout,
 
-    /// How a session proves what it may do; tokens are not built yet.
+    /// How a session proves what it may do: a token for each namespace, or a port-forward to a manager of one.
     #[arg(long, env = "KUBEBRIDGE_AUTH", value_enum, default_value = "token")]
     pub(super) auth: Auth,
 
-    /// Certificate for gRPC off loopback; not built yet.
+    /// The namespace the manager runs in, for `--auth port-forward`.
+    #[arg(long, env = "KUBEBRIDGE_POD_NAMESPACE", value_name = "NAME", value_parser = namespace)]
+    pub(super) pod_namespace: Option<String>,
+
+    /// JSON Web Key Set to verify tokens with in place of the cluster's; read again every 5 minutes.
+    #[arg(long, env = "KUBEBRIDGE_TOKEN_KEYS", value_name = "FILE")]
+    pub(super) token_keys: Option<PathBuf>,
+
+    /// Issuer of the tokens that the keys of `--token-keys` are for.
+    #[arg(long, env = "KUBEBRIDGE_TOKEN_ISSUER", value_name = "URL")]
+    pub(super) token_issuer: Option<String>,
+
+    /// Certificate chain for gRPC over mutual TLS (PEM); read again when it changes.
     #[arg(long, env = "KUBEBRIDGE_TLS_CERT", value_name = "FILE")]
     pub(super) tls_cert: Option<PathBuf>,
 
-    /// Key for gRPC off loopback; not built yet.
+    /// Key of that certificate (PEM); read again when it changes.
     #[arg(long, env = "KUBEBRIDGE_TLS_KEY", value_name = "FILE")]
     pub(super) tls_key: Option<PathBuf>,
 
-    /// Authority of the clients' certificates; not built yet.
+    /// Authorities of the clients' certificates (PEM); read again when it changes.
     #[arg(long, env = "KUBEBRIDGE_TLS_CA", value_name = "FILE")]
     pub(super) tls_ca: Option<PathBuf>,
 

@@ -6,7 +6,9 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::duration;
+use crate::access::key_file::KeyFile;
 use crate::config::{Config, Namespaces, Source};
+use crate::tls::TlsFiles;
 
 /// Writes a configuration, one key a line.
 pub(super) fn text(config: &Config) -> String {
@@ -19,6 +21,8 @@ pub(super) fn text(config: &Config) -> String {
         lines.one("resolv-conf", path.display());
     }
     lines.list("upstream", &resolution.upstreams);
+    let files = resolution.upstream_cas.iter().map(|path| path.display());
+    lines.list("upstream-ca", files);
     lines.list("search", &resolution.search);
     lines.number("ndots", resolution.ndots);
     if let Some(timeout) = resolution.timeout {
@@ -49,6 +53,18 @@ pub(super) fn text(config: &Config) -> String {
     lines.word("bare-single-label", &resolution.bare_single_label);
     lines.list("absolute-zone", &resolution.absolute_zones);
     lines.word("auth", &config.auth);
+    if let Some(namespace) = &config.pod_namespace {
+        lines.one("pod-namespace", namespace);
+    }
+    if let Some(KeyFile { path, issuer }) = &config.token_keys {
+        lines.one("token-keys", path.display());
+        lines.one("token-issuer", issuer);
+    }
+    if let Some(TlsFiles { cert, key, ca }) = &config.tls {
+        lines.one("tls-cert", cert.display());
+        lines.one("tls-key", key.display());
+        lines.one("tls-ca", ca.display());
+    }
     lines.word("log-format", &config.log_format);
     lines.0
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::config::{AnswerOrder, Namespaces, Source};
 use crate::failure::report;
+use crate::upstreams::ask::Output;
 
 fn parsed(arguments: &[&str]) -> Result<Invocation> {
     parse([&["traffic-manager"], arguments].concat())
@@ -14,7 +15,7 @@ fn parsed(arguments: &[&str]) -> Result<Invocation> {
 fn serve(arguments: &[&str]) -> Config {
     match parsed(&[&["serve"], arguments].concat()).unwrap() {
         Invocation::Serve(config) => *config,
-        Invocation::Print(text) => panic!("printed {text}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -129,6 +130,10 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: invalid value 'dns.example' for '--upstream <SPEC>'",
     ),
     (
+        &["serve", "--upstream=192.0.2.1", "--upstream-ca=ca.pem"],
+        "error: --upstream-ca needs an encrypted upstream\nhint: add --upstream tls://",
+    ),
+    (
         &["serve", "--search=a..b"],
         "error: invalid value 'a..b' for '--search <DOMAIN>': name has an empty label",
     ),
@@ -154,7 +159,7 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
     ),
     (
         &["serve", "--grpc-listen=0.0.0.0:7080"],
-        "error: --grpc-listen 0.0.0.0:7080 is not on loopback\nhint: a network listener needs TLS",
+        "error: --grpc-listen 0.0.0.0:7080 is not on loopback\nhint: a network listener needs --tls-cert",
     ),
     (
         &["serve", "--grpc-listen=[::]:7080"],
@@ -162,13 +167,8 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
     ),
     (
         &["serve", "--tls-cert=c"],
-        "error: --tls-cert is not built yet",
+        "error: mutual TLS needs --tls-cert, --tls-key and --tls-ca\nhint: give all three",
     ),
-    (
-        &["serve", "--tls-key=c"],
-        "error: --tls-key is not built yet",
-    ),
-    (&["serve", "--tls-ca=c"], "error: --tls-ca is not built yet"),
     (
         &["serve", "--egress=all"],
         "error: --egress is not built yet",
@@ -213,6 +213,26 @@ fn bad_flags_name_flag_value_and_fix_and_exit_64() {
         );
         assert_eq!(code, 64, "{arguments:?}");
     }
+}
+
+#[test]
+fn upstreams_asks_the_admin_port_of_this_pod_unless_told_another() {
+    for (arguments, admin, output) in [
+        (vec!["upstreams"], "127.0.0.1:7081", Output::Text),
+        (
+            vec!["upstreams", "--admin=[::1]:9", "-o", "json"],
+            "[::1]:9",
+            Output::Json,
+        ),
+    ] {
+        let Invocation::Upstreams(ask) = parsed(&arguments).unwrap() else {
+            panic!("{arguments:?}")
+        };
+        let admin = admin.parse().unwrap();
+        assert_eq!(ask, Ask { admin, output });
+    }
+    let (_, code) = refused(&["upstreams", "--admin=manager"]);
+    assert_eq!(code, 64);
 }
 
 #[test]
@@ -326,6 +346,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "check-config",
         "--resolv-conf=/etc/hostname",
         "--upstream=10.96.0.10:5353",
+        "--upstream=tls://192.0.2.1#dns.example",
+        "--upstream-ca=/etc/hostname",
         "--search=a.svc.cluster.local",
         "--ndots=2",
         "--timeout=1s",
@@ -336,6 +358,12 @@ fn what_check_config_prints_is_a_configuration_file() {
         "--bare-single-label=never",
         "--absolute-zone=example.com",
         "--auth=port-forward",
+        "--pod-namespace=shop",
+        "--token-keys=keys.json",
+        "--token-issuer=https://issuer.example",
+        "--tls-cert=c.crt",
+        "--tls-key=c.key",
+        "--tls-ca=ca.crt",
     ];
     let Invocation::Print(first) = parsed(&arguments).unwrap() else {
         panic!("nothing printed")
@@ -349,26 +377,86 @@ fn what_check_config_prints_is_a_configuration_file() {
 }
 
 #[test]
-fn several_namespaces_behind_a_port_forward_are_worth_a_warning() {
-    let warns = |arguments: &[&str]| serve(arguments).shares_namespaces();
-    assert!(warns(&["--auth=port-forward", "--services=f"]));
-    assert!(warns(&[
-        "--auth=port-forward",
-        "--kubernetes",
-        "--all-namespaces"
-    ]));
-    assert!(warns(&[
-        "--auth=port-forward",
-        "--kubernetes",
-        "--namespace=a,b"
-    ]));
-    assert!(!warns(&[
-        "--auth=port-forward",
-        "--kubernetes",
-        "--namespace=a"
-    ]));
-    assert!(!warns(&["--auth=port-forward", "--kubernetes"]));
-    assert!(!warns(&["--kubernetes", "--all-namespaces"]));
+fn r5_port_forward_auth_is_for_one_namespace_the_managers_own() {
+    let auth = "--auth=port-forward";
+    for (arguments, refused) in [
+        (vec![auth, "--kubernetes"], None),
+        (vec![auth, "--kubernetes", "--namespace=a"], None),
+        (vec![auth, "--services=f", "--namespace=a"], None),
+        (
+            vec![auth, "--kubernetes", "--namespace=a", "--pod-namespace=a"],
+            None,
+        ),
+        (vec![auth, "--pod-namespace=a"], None),
+        (vec!["--kubernetes", "--all-namespaces"], None),
+        (vec![auth, "--services=f"], Some("not several")),
+        (
+            vec![auth, "--services=f", "--all-namespaces"],
+            Some("not several"),
+        ),
+        (
+            vec![auth, "--kubernetes", "--all-namespaces"],
+            Some("not several"),
+        ),
+        (
+            vec![auth, "--kubernetes", "--namespace=a,b"],
+            Some("not several"),
+        ),
+        (
+            vec![auth, "--kubernetes", "--namespace=a", "--pod-namespace=b"],
+            Some("own namespace b, not a"),
+        ),
+        (vec![auth], Some("none is known")),
+    ] {
+        let parsed = parsed(&[&["serve"], arguments.as_slice()].concat());
+        match (parsed, refused) {
+            (Ok(_), None) => {}
+            (Err(error), Some(reason)) => {
+                let (text, code) = report(&error);
+                assert!(text.contains(reason), "{arguments:?}: {text}");
+                assert!(text.contains("\nhint: "), "{text}");
+                assert_eq!(code, 64, "{text}");
+            }
+            (parsed, _) => panic!("{arguments:?}: {parsed:?}"),
+        }
+    }
+}
+
+#[test]
+fn grpc_on_a_network_needs_mutual_tls_and_tokens() {
+    let tls = ["--tls-cert=c", "--tls-key=k", "--tls-ca=a"];
+    let network = "--grpc-listen=[::]:7080";
+    for (arguments, refused) in [
+        (vec![network, tls[0], tls[1], tls[2]], None),
+        (vec![tls[0], tls[1], tls[2]], None),
+        (vec![network], Some("is not on loopback")),
+        (vec![network, tls[0], tls[1]], Some("--tls-ca")),
+        (vec![tls[2]], Some("--tls-cert")),
+        (
+            vec![
+                network,
+                tls[0],
+                tls[1],
+                tls[2],
+                "--auth=port-forward",
+                "--pod-namespace=a",
+            ],
+            Some("for gRPC on loopback"),
+        ),
+        (vec!["--token-keys=f"], Some("need each other")),
+        (vec!["--token-issuer=https://x"], Some("need each other")),
+    ] {
+        let parsed = parsed(&[&["serve"], arguments.as_slice()].concat());
+        match (parsed, refused) {
+            (Ok(_), None) => {}
+            (Err(error), Some(reason)) => {
+                let (text, code) = report(&error);
+                assert!(text.contains(reason), "{arguments:?}: {text}");
+                assert_eq!(code, 64, "{text}");
+            }
+            (parsed, _) => panic!("{arguments:?}: {parsed:?}"),
+        }
+    }
 }
 
 /// The table of flags in the documentation, made of what `--help` says.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
+use kubebridge_dns::resolver::Asker;
 use kubebridge_proto::v1;
 use kubebridge_proto::v1::dns_failure::Reason;
 use kubebridge_proto::v1::exchange_dns_response::Outcome;
@@ -10,7 +11,8 @@ use tokio::task::JoinSet;
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use super::Service;
+use super::denied::{Denied, denied};
+use super::{Service, expired, expiry};
 use crate::metrics::Way;
 use crate::sessions::Lease;
 
@@ -59,6 +61,8 @@ impl Exchange {
             }
             tokio::select! {
                 biased;
+                // Nothing more is told to whom the right was taken away.
+                () = expiry(self.session.as_mut()) => return Some(Err(expired())),
                 Some(answer) = self.answers.join_next() => match answer {
                     Ok(answer) => return Some(Ok(answer)),
                     Err(error) => return Some(Err(Status::internal(error.to_string()))),
@@ -90,13 +94,25 @@ impl Exchange {
                 .session
                 .insert(self.service.session(&request.session_id)?.lease()),
         };
-        let view = session.view();
+        let asker = Asker::new(session.view());
         let resolver = Arc::clone(&self.service.resolver);
         let metrics = Arc::clone(&self.service.metrics);
+        let (index, audit) = (
+            Arc::clone(&self.service.index),
+            Arc::clone(&self.service.audit),
+        );
+        let session = session.session();
         self.answers.spawn(async move {
             let query = metrics.query(Way::Grpc);
-            let reply = resolver.answer(&request.query, &view).await;
+            let reply = resolver.answer(&request.query, &asker).await;
             query.answered(reply.as_deref());
+            let denied = reply
+                .as_deref()
+                .and_then(|reply| denied(&request.query, reply, &asker.view, &index));
+            if let Some(Denied { namespace, service }) = denied {
+                let (namespace, service) = (namespace.as_deref(), service.as_deref());
+                audit.call_denied(session.id(), "ExchangeDns", namespace, service);
+            }
             let outcome = match reply {
                 Some(reply) => Outcome::Reply(reply),
                 None => Outcome::Failure(v1::DnsFailure {

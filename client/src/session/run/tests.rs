@@ -35,6 +35,13 @@ fn cluster_answer(query: &[u8]) -> Vec<u8> {
     Answer::address("kubernetes.default.svc.cluster.local", [10, 96, 0, 1]).reply_to(query)
 }
 
+fn at(address: SocketAddr) -> Target {
+    Target::Address {
+        address: address.into(),
+        tls: None,
+    }
+}
+
 impl World {
     async fn new(change: impl FnOnce(&mut FakeOs, &mut Config)) -> Self {
         let script = Script::new(|query| Some(cluster_answer(query)));
@@ -42,7 +49,7 @@ impl World {
         let originals = LoopbackServer::saying(Answer::nxdomain(".")).await;
         let mut os = FakeOs::new(vec![originals.address()]);
         let mut config = Config {
-            target: Target::Address(manager.address),
+            target: at(manager.address),
             namespaces: vec!["default".to_owned()],
             domains: Vec::new(),
             dns: DnsChoice::Auto,
@@ -347,8 +354,7 @@ async fn disconnect_returns_when_everything_is_undone() {
 #[tokio::test]
 async fn an_unreachable_manager_exits_69_and_leaves_nothing() {
     let mut world =
-        World::new(|_, config| config.target = Target::Address("127.0.0.1:1".parse().unwrap()))
-            .await;
+        World::new(|_, config| config.target = at("127.0.0.1:1".parse().unwrap())).await;
 
     let failure = world.start_without_routes().await.unwrap().unwrap_err();
 

@@ -121,7 +121,7 @@ fn no_token(error: anyhow::Error) -> Failure {
 
 /// What the manager says to a request it understood is no matter of reaching it.
 fn refused(reach: &Reach, status: &Status) -> Failure {
-    let said = anyhow::anyhow!("{}: {}", status.code(), status.message());
+    let said = anyhow::anyhow!("{}: {}", status.code(), words(status));
     let (exit, hint) = match (Reason::of(status), status.code()) {
         (Some(Reason::TokenMissing), _) => (
             Exit::Privilege,
@@ -145,6 +145,20 @@ fn refused(reach: &Reach, status: &Status) -> Failure {
     Failure::new(exit, said)
         .context(format!("traffic-manager at {}", reach.way))
         .with_hint(hint)
+}
+
+/// What a status says, with what lies under it: TLS tells there why a certificate was refused.
+fn words(status: &Status) -> String {
+    let mut words = status.message().to_owned();
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !words.ends_with(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = error.source();
+    }
+    words
 }
 
 fn unreachable(reach: &Reach, error: anyhow::Error) -> Failure {

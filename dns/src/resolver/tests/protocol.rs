@@ -46,7 +46,10 @@ async fn special_names_never_leave() {
 #[tokio::test(start_paused = true)]
 async fn malformed_and_odd_packets_are_not_forwarded() {
     let world = World::new([upstream()]);
-    assert_eq!(world.resolver.answer(&[0; 11], &pod()).await, None);
+    assert_eq!(
+        world.resolver.answer(&[0; 11], &Asker::new(pod())).await,
+        None
+    );
     let mut class_ch = encode_query(1, &name("a.b"), RecordType::TXT, QueryOptions::default());
     class_ch[20] = 3;
     assert_eq!(

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-async fn get(address: SocketAddr, path: &str) -> String {
+pub(super) async fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -40,14 +40,21 @@ async fn shutdown_ends_open_streams_and_frees_the_ports() {
     let mut routes = Routes::open(&mut world.client, &session, &[("default", 0)]).await;
     routes.next().await;
     let (dns, grpc) = (world.running.dns[0], world.running.grpc);
-    let started = tokio::time::Instant::now();
     world.running.shutdown().await;
-    assert!(
-        started.elapsed() < Duration::from_secs(4),
-        "the drain waited for an idle stream"
-    );
-    while let Ok(Some(_)) = routes.frames.message().await {}
-    std::net::UdpSocket::bind(dns).unwrap();
+    // An idle stream is ended; one that the drain gave up on would break instead.
+    let end = loop {
+        match within("the end of the stream", routes.frames.message()).await {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    assert!(matches!(end, Ok(None)), "{end:?}");
+    let freeing = async {
+        while std::net::UdpSocket::bind(dns).is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("a free port", freeing).await;
     assert!(TcpStream::connect(grpc).await.is_err());
 }
 
@@ -87,19 +94,18 @@ async fn the_resolv_conf_is_read_again_when_it_changes() {
     let before = world.open(&["shop"]).await;
     assert_eq!(before.cluster_domain, "cluster.local");
     std::fs::write(&path, "search a.svc.k8s.corp corp\noptions ndots:2\n").unwrap();
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-    loop {
-        let info = open(&mut world.client, Some(&before.id), &["shop"])
-            .await
-            .unwrap();
-        if info.cluster_domain == "k8s.corp" {
-            assert_eq!(info.search, ["shop.svc.k8s.corp", "corp"]);
-            assert_eq!(info.ndots, 2);
-            return;
+    let reading = async {
+        loop {
+            let info = world.try_open(Some(&before.id), &["shop"]).await.unwrap();
+            if info.cluster_domain == "k8s.corp" {
+                return info;
+            }
+            tokio::task::yield_now().await;
         }
-        assert!(tokio::time::Instant::now() < deadline, "{info:?}");
-        tokio::task::yield_now().await;
-    }
+    };
+    let info = within("the new file is read", reading).await;
+    assert_eq!(info.search, ["shop.svc.k8s.corp", "corp"]);
+    assert_eq!(info.ndots, 2);
 }
 
 /// The names and types people build their dashboards on.
@@ -118,6 +124,11 @@ kubebridge_route_frames_total counter
 kubebridge_route_streams gauge
 kubebridge_routes gauge
 kubebridge_sessions gauge
+kubebridge_upstream_failures gauge
+kubebridge_upstream_info gauge
+kubebridge_upstream_last_reply_seconds gauge
+kubebridge_upstream_rtt_seconds gauge
+kubebridge_upstream_state gauge
 kubebridge_watch_relists_total counter
 kubebridge_watch_restarts_total counter
 ";
@@ -188,7 +199,8 @@ async fn a_changed_timeout_takes_effect_without_a_restart() {
     })
     .await;
     std::fs::write(&path, "options timeout:1 attempts:1\n").unwrap();
-    // A query of its own name each time: failures are remembered for a moment.
+    // A query of its own name each time: failures are remembered for a moment. On a slow machine
+    // some may take longer than the file says, but hardly all.
     for number in 0.. {
         let asked = tokio::time::Instant::now();
         let name = format!("n{number}.example.");
@@ -196,6 +208,6 @@ async fn a_changed_timeout_takes_effect_without_a_restart() {
         if asked.elapsed() < Duration::from_millis(2500) {
             return;
         }
-        assert!(number < 3, "the new timeout never came");
+        assert!(number < 10, "the new timeout never came");
     }
 }

@@ -1,16 +1,11 @@
 //! Route streams against each other and against another manager: what must hold whoever is first.
 
-use std::time::Duration;
-
 use kubebridge_proto::routes::{NamespaceState, ServiceRoute};
 use tokio::time::Instant;
 
 use super::routes::{serve_index, service};
 use super::*;
 use crate::kubernetes::index::{Scope, Served};
-
-/// What a client must have at the latest after a new manager is ready.
-const NEW_MANAGER: Duration = Duration::from_secs(5);
 
 /// Reads one whole snapshot, which must be what comes.
 async fn snapshot(routes: &mut Routes) -> (u64, Vec<ServiceRoute>) {
@@ -43,7 +38,10 @@ async fn a_subscribe_against_the_last_unsubscribe_is_never_left_without_changes(
     let index = Arc::new(Index::new(Served::All, 1));
     index.reset(&Scope::All, Vec::new(), Instant::now());
     let mut client = connect(serve_index(&index, &shutdown).await).await;
-    let session = open(&mut client, None, &["default"]).await.unwrap().id;
+    let session = open(&mut client, None, &["default"], Vec::new())
+        .await
+        .unwrap()
+        .id;
     let mut last = Routes::open(&mut client, &session, &[("default", 0)]).await;
     snapshot(&mut last).await;
     for round in 1..=ROUNDS {
@@ -84,7 +82,7 @@ async fn a_forbidden_namespace_is_a_state_and_the_others_go_on() {
     index.set_state(&scope("secret"), &forbidden);
     let mut client = connect(serve_index(&index, &shutdown).await).await;
     let both = ["default", "secret"];
-    let session = open(&mut client, None, &both).await.unwrap().id;
+    let session = open(&mut client, None, &both, Vec::new()).await.unwrap().id;
     let mut routes = Routes::open(&mut client, &session, &both.map(|name| (name, 0))).await;
     let (mut told, mut pages) = (None, 0);
     while told.is_none() || pages == 0 {
@@ -108,7 +106,8 @@ async fn a_forbidden_namespace_is_a_state_and_the_others_go_on() {
 }
 
 /// W8: a revision of the old manager is never taken for one of the new, although both hold the same
-/// Services and made the same steps: the whole table comes, within 5 s.
+/// Services and made the same steps: the whole table comes. That it comes within 5 s is measured on
+/// real parts (`manager_replaced` in `tests/e2e`).
 #[tokio::test]
 async fn a_revision_of_the_manager_before_gets_the_whole_table() {
     let mut old = World::start().await;
@@ -118,7 +117,6 @@ async fn a_revision_of_the_manager_before_gets_the_whole_table() {
     old.running.shutdown().await;
 
     let mut new = World::start().await;
-    let ready = Instant::now();
     let refused = Routes::open(&mut new.client, &session, &[("default", held)])
         .await
         .failure()
@@ -127,10 +125,8 @@ async fn a_revision_of_the_manager_before_gets_the_whole_table() {
     let session = new.open(&["default"]).await.id;
     for around in [held, held - 1, held + 1] {
         let mut routes = Routes::open(&mut new.client, &session, &[("default", around)]).await;
-        let whole = tokio::time::timeout(NEW_MANAGER, snapshot(&mut routes)).await;
-        let (revision, again) = whole.expect("not the whole table within 5 s");
+        let (revision, again) = within("the whole table", snapshot(&mut routes)).await;
         assert_ne!(revision, held, "two managers with one revision");
         assert_eq!(again, table);
     }
-    assert!(ready.elapsed() < NEW_MANAGER, "{:?}", ready.elapsed());
 }

@@ -100,7 +100,7 @@ async fn the_first_strange_id_closes_a_pooled_socket_and_its_queries_go_to_tcp()
 
     assert_eq!(transports(&server), [Transport::Udp, Transport::Tcp]);
     // The socket is closed, so its port is free.
-    std::net::UdpSocket::bind(server.received()[0].peer).unwrap();
+    is_freed(server.received()[0].peer).await;
     for _ in 1..=4 {
         ask_ok(&upstream, "a.test").await;
     }
