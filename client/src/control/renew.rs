@@ -63,3 +63,6 @@ fn is_final(error: &OpenError) -> bool {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;
