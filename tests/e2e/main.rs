@@ -3,6 +3,7 @@
 //! Each test has a lab of its own and makes many checks in it, because a start costs seconds.
 //! They need root and what `tests/setup` installs; a missing part fails them.
 
+mod access;
 mod api_server;
 mod bad_input;
 mod changes;

@@ -18,6 +18,8 @@ use crate::{daemon::Daemon, machine::Machine, parts::Parts};
 mod keys;
 mod users;
 
+pub use users::{ACCESS, AUDIENCE};
+
 const START: Duration = Duration::from_secs(90);
 
 /// What CoreDNS may do, as its own manifests give it.
@@ -195,8 +197,7 @@ fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) 
         .arg(format!("--tls-private-key-file={}", file("api.key")))
         .arg(format!("--client-ca-file={}", file("ca.crt")))
         .arg(format!("--token-auth-file={}", file("tokens.csv")))
-        .arg(format!("--service-account-key-file={}", file("accounts.key")))
-        .arg(format!("--service-account-signing-key-file={}", file("accounts.key")))
+        .args(keys::of_accounts(folder))
         .arg("--service-account-issuer=https://lab.example")
         .arg(format!("--cert-dir={}", file("certs")))
         .arg(format!("--kubelet-client-certificate={}", file("api-client.crt")))

@@ -24,6 +24,7 @@ pub mod relay;
 
 mod wire;
 
+pub mod caller;
 pub mod dig;
 pub mod lookup;
 pub mod prober;

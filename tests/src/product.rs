@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{ExitStatus, Output},
     time::Duration,
 };
@@ -59,6 +59,12 @@ impl Manager {
     /// Starts it with the kubeconfig of `account` and the flags that say which namespaces, and
     /// does not wait.
     pub fn launch(lab: &Lab, account: &str, namespaces: &[&str]) -> Result<Self> {
+        let loopback = ["--grpc-listen", "127.0.0.1:7080"];
+        Self::launch_with(lab, account, &[namespaces, &loopback].concat())
+    }
+
+    /// Starts it with the kubeconfig of `account` and these flags, and does not wait.
+    pub fn launch_with(lab: &Lab, account: &str, flags: &[&str]) -> Result<Self> {
         let resolv_conf = lab.folder.path().join("pod-resolv.conf");
         fs::write(
             &resolv_conf,
@@ -72,12 +78,11 @@ impl Manager {
         command
             .env("KUBECONFIG", lab.api.kubeconfig(account))
             .env("RUST_LOG", LOG)
-            .args(["serve", "--kubernetes", "--auth", "port-forward"])
-            .args(namespaces)
+            .args(["serve", "--kubernetes"])
+            .args(flags)
             .arg("--resolv-conf")
             .arg(resolv_conf)
             .args(["--dns-listen", "127.0.0.1:1053"])
-            .args(["--grpc-listen", "127.0.0.1:7080"])
             .args(["--admin-listen", "127.0.0.1:7081"]);
         Ok(Self(Daemon::start(
             "traffic-manager",
@@ -95,6 +100,15 @@ impl Manager {
     /// Fails unless it says that it is ready.
     pub fn is_ready(&self, lab: &Lab) -> Result<()> {
         http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
+    }
+
+    /// What its audit log has so far.
+    pub fn audit(&self) -> Result<Vec<serde_json::Value>> {
+        let log = self.0.log()?;
+        let lines = log.lines().filter(|line| line.starts_with("{\"audit\":"));
+        lines
+            .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+            .collect()
     }
 
     /// Sends it a signal, as SIGSTOP.
@@ -129,14 +143,28 @@ impl<'lab> Attempt<'lab> {
         Self::start_in(lab, &NAMESPACES, options)
     }
 
-    /// Runs `kubebridge connect` for `namespaces`.
+    /// Runs `kubebridge connect` for `namespaces`, with a token for each.
     pub fn start_in(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
+        let tokens = lab.api.access_tokens(&lab.node, namespaces)?;
+        let flag = |(namespace, file): &(String, PathBuf)| {
+            format!("--token={namespace}={}", file.display())
+        };
+        let tokens: Vec<String> = tokens.iter().map(flag).collect();
+        let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let relay = lab.relay.address().to_string();
+        let manager = ["--manager", &relay];
+        let all = [&tokens[..], &manager, options].concat();
+        Self::start_with(lab, namespaces, &all)
+    }
+
+    /// Runs `kubebridge connect` for `namespaces` with no token and no manager but what `options`
+    /// have.
+    pub fn start_with(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
             .env("RUST_LOG", LOG)
             .args(["connect", "--foreground"])
             .args(namespaces.iter().flat_map(|name| ["-n", name]))
-            .args(["--manager", &lab.relay.address().to_string()])
             .args(["--probe", "www.example.org"])
             .args(options);
         let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;

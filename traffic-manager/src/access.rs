@@ -50,6 +50,8 @@ pub struct Admission {
     pub expires: Option<Instant>,
     /// What the tokens prove, one for each namespace, or nothing.
     pub proofs: Vec<Proof>,
+    /// The client's certificate, over mutual TLS.
+    pub certificate: Option<String>,
 }
 
 /// Why a session is not admitted.
@@ -124,6 +126,7 @@ async fn admit(
     Ok(Admission {
         expires: proofs.iter().map(left).min().map(|left| now + left),
         proofs,
+        certificate: None,
     })
 }
 

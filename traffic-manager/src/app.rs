@@ -109,8 +109,6 @@ pub async fn start(config: Config) -> Result<Running> {
         metrics,
     });
 
-    let sweeping = Arc::clone(&service.sessions).sweep_until(shutdown.clone());
-    spawn(&mut tasks, "sessions", done(sweeping));
     let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
@@ -119,11 +117,6 @@ pub async fn start(config: Config) -> Result<Running> {
         upstreams: Arc::clone(resolver.upstreams()),
         shutdown: shutdown.clone(),
     };
-    let (upstreams, stop) = (Arc::clone(resolver.upstreams()), shutdown.clone());
-    spawn(&mut tasks, "upstreams", async move {
-        upstreams.run(stop).await;
-        Ok(())
-    });
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", done(following));
     let addresses = Faces {
@@ -143,7 +136,7 @@ pub async fn start(config: Config) -> Result<Running> {
     })
 }
 
-/// What the listeners are for.
+/// What the listeners are for, with what keeps it up.
 struct Faces {
     handler: Arc<PlainDns>,
     tls: Option<Current>,
@@ -166,6 +159,13 @@ impl Faces {
             admin,
             addresses,
         } = listeners;
+        let sweeping = Arc::clone(&self.service.sessions).sweep_until(shutdown.clone());
+        spawn(tasks, "sessions", done(sweeping));
+        let (upstreams, stop) = (Arc::clone(&self.readiness.upstreams), shutdown.clone());
+        spawn(tasks, "upstreams", async move {
+            upstreams.run(stop).await;
+            Ok(())
+        });
         let stop = shutdown.clone();
         spawn(tasks, "dns", async move {
             server::serve(dns_udp, dns_tcp, self.handler, Limits::default(), stop).await?;

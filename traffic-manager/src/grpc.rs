@@ -92,7 +92,8 @@ impl TrafficManager for Service {
         &self,
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<Response<v1::OpenSessionResponse>, Status> {
-        open::open(self, request.into_inner())
+        let peer = request.extensions().get().cloned();
+        open::open(self, peer, request.into_inner())
             .await
             .map(Response::new)
     }

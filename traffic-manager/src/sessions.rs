@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Admission;
 use crate::access::audit::{About, Audit, Closed};
-use crate::access::claims::Proof;
 
 /// The most sessions at once: five times what one manager is measured with (condition W10).
 pub const MAX_SESSIONS: usize = 1024;
@@ -96,7 +95,7 @@ pub struct Session {
     use_: Mutex<Use>,
     opened: Instant,
     expires: watch::Sender<Option<Instant>>,
-    proofs: Mutex<Vec<Proof>>,
+    admitted: Mutex<Admission>,
 }
 
 /// The session's view with what it was made of.
@@ -157,8 +156,8 @@ impl Sessions {
         let session = self.find(&id, now)?;
         session.check(&grant)?;
         session.grant.send_replace(grant);
-        *session.proofs.lock() = admission.proofs;
         session.expires.send_replace(admission.expires);
+        *session.admitted.lock() = admission;
         session.about(|about| self.audit.renewed(about, &version));
         Ok(session)
     }
@@ -246,7 +245,7 @@ impl Sessions {
             }),
             opened: now,
             expires: watch::Sender::new(admission.expires),
-            proofs: Mutex::new(admission.proofs),
+            admitted: Mutex::new(admission),
         });
         self.table.insert(id, Arc::clone(&session));
         Ok(session)
@@ -306,11 +305,12 @@ impl Session {
     /// Has somebody told what the session is, for the audit log.
     fn about(&self, tell: impl FnOnce(About<'_>)) {
         let grant = Arc::clone(&self.grant.borrow());
-        let proofs = self.proofs.lock();
+        let admitted = self.admitted.lock();
         tell(About {
             id: &self.id,
             namespaces: &grant.namespaces,
-            proofs: &proofs,
+            proofs: &admitted.proofs,
+            certificate: admitted.certificate.as_deref(),
         });
     }
 

@@ -23,7 +23,7 @@ pub(super) fn due(expires_in: Duration) -> Duration {
 /// Renews for ever, and returns why the session cannot go on.
 pub(super) async fn renew(shared: &Shared, mut client: Client) -> anyhow::Error {
     loop {
-        let opened = shared.opened.lock().clone();
+        let opened = *shared.opened.lock();
         let Some(lasts) = opened.expires_in else {
             return std::future::pending().await;
         };
@@ -63,3 +63,6 @@ fn is_final(error: &OpenError) -> bool {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

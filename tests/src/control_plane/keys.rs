@@ -50,7 +50,37 @@ sign api-client /dev/null",
     Ok(())
 }
 
+/// What signs the tokens of ServiceAccounts: an EC key, then an RSA key beside it, then that alone.
+const SIGNERS: [&str; 2] = ["accounts.key", "accounts-rsa.key"];
+
+/// The flags that say with which keys tokens are signed and verified: all there are, the last signs.
+pub(super) fn of_accounts(folder: &Path) -> Vec<String> {
+    let there = SIGNERS.map(|name| folder.join(name));
+    let there: Vec<_> = there.iter().filter(|key| key.exists()).collect();
+    let verifying = there
+        .iter()
+        .map(|key| format!("--service-account-key-file={}", key.display()));
+    let signing = there
+        .last()
+        .map(|key| format!("--service-account-signing-key-file={}", key.display()));
+    verifying.chain(signing).collect()
+}
+
 impl ControlPlane {
+    /// Has the tokens of ServiceAccounts signed by an RSA key from the server's next start on. The
+    /// key of before is still published.
+    pub fn add_signer(&self, machine: &Machine) -> Result<()> {
+        let key = self.folder.join(SIGNERS[1]).display().to_string();
+        machine.output(&["openssl", "genrsa", "-out", &key, "2048"])?;
+        Ok(())
+    }
+
+    /// Withdraws the first key, at the server's next start.
+    pub fn withdraw_signer(&self) -> Result<()> {
+        fs::remove_file(self.folder.join(SIGNERS[0]))?;
+        Ok(())
+    }
+
     /// Gives the server another key and certificate of the same authority, for its next start.
     pub fn renew_certificate(&self, machine: &Machine) -> Result<()> {
         new_certificate(machine, &self.folder)

@@ -63,6 +63,8 @@ pub struct About<'a> {
     pub namespaces: &'a [String],
     /// What its tokens prove.
     pub proofs: &'a [Proof],
+    /// The SHA-256 of the client's certificate, over mutual TLS.
+    pub certificate: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -112,6 +114,8 @@ struct Session<'a> {
     session: &'a str,
     namespaces: &'a [String],
     tokens: Vec<Token<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -267,6 +271,7 @@ impl<'a> From<About<'a>> for Session<'a> {
             session: shown(about.id),
             namespaces: about.namespaces,
             tokens: about.proofs.iter().map(token).collect(),
+            certificate: about.certificate,
         }
     }
 }

@@ -11,8 +11,9 @@ use tracing::{debug, info};
 
 use super::exchange::MAX_IN_FLIGHT;
 use super::{Service, invalid, refused};
-use crate::access::Denied;
+use crate::access::{Admission, Denied};
 use crate::sessions::{IDLE, MAX_NAMESPACES, Session};
+use crate::tls::Peer;
 
 /// Our own version, told to clients.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -22,6 +23,7 @@ const _: () = assert!(PAGE_ROUTES <= 500);
 
 pub(super) async fn open(
     service: &Service,
+    peer: Option<Peer>,
     wire: v1::OpenSessionRequest,
 ) -> Result<v1::OpenSessionResponse, Status> {
     let request = SessionRequest::try_from(wire).map_err(|error| invalid(&error))?;
@@ -32,7 +34,10 @@ pub(super) async fn open(
         return Err(Status::invalid_argument(message));
     }
     let admission = match service.gate.admit(&request).await {
-        Ok(admission) => admission,
+        Ok(admission) => Admission {
+            certificate: peer.map(|peer| peer.certificate),
+            ..admission
+        },
         Err(Denied {
             reason,
             namespace,

@@ -28,6 +28,7 @@ async fn r4_the_lines_are_as_documented() {
         id: ID,
         namespaces: &namespaces,
         proofs: &proofs,
+        certificate: None,
     };
     audit.opened(about, "0.1.0");
     audit.renewed(about, "0.1.0");
