@@ -7,6 +7,7 @@ mod access;
 mod api_server;
 mod bad_input;
 mod changes;
+mod credentials;
 mod demo;
 mod drift;
 mod figures;

@@ -35,9 +35,9 @@ pub const NAMESPACES: [&str; 2] = ["default", "shop"];
 /// The name of the manager's `ServiceAccount`.
 pub const MANAGER_ACCOUNT: &str = "traffic-manager";
 
-/// The manager, running on the node.
+/// The manager, running on the node, and the loopback address that stands for its Pod's.
 #[derive(Debug)]
-pub struct Manager(Daemon);
+pub struct Manager(Daemon, &'static str);
 
 impl Manager {
     /// Starts it as a pod of the namespaces `default` and `shop` would be: with the rights of a
@@ -56,6 +56,15 @@ impl Manager {
         Ok(manager)
     }
 
+    /// Starts another replica, whose Pod's loopback is `address`.
+    pub fn start_replica(lab: &Lab, address: &'static str) -> Result<Self> {
+        let grpc = format!("{address}:7080");
+        let flags = [&own_namespaces()[..], &["--grpc-listen", &grpc]].concat();
+        let manager = Self::launch_at(lab, address, MANAGER_ACCOUNT, &flags)?;
+        manager.ready(lab)?;
+        Ok(manager)
+    }
+
     /// Starts it with the kubeconfig of `account` and the flags that say which namespaces, and
     /// does not wait.
     pub fn launch(lab: &Lab, account: &str, namespaces: &[&str]) -> Result<Self> {
@@ -65,6 +74,10 @@ impl Manager {
 
     /// Starts it with the kubeconfig of `account` and these flags, and does not wait.
     pub fn launch_with(lab: &Lab, account: &str, flags: &[&str]) -> Result<Self> {
+        Self::launch_at(lab, "127.0.0.1", account, flags)
+    }
+
+    fn launch_at(lab: &Lab, address: &'static str, account: &str, flags: &[&str]) -> Result<Self> {
         let resolv_conf = lab.folder.path().join("pod-resolv.conf");
         fs::write(
             &resolv_conf,
@@ -82,13 +95,10 @@ impl Manager {
             .args(flags)
             .arg("--resolv-conf")
             .arg(resolv_conf)
-            .args(["--dns-listen", "127.0.0.1:1053"])
-            .args(["--admin-listen", "127.0.0.1:7081"]);
-        Ok(Self(Daemon::start(
-            "traffic-manager",
-            &lab.logs(),
-            command,
-        )?))
+            .args(["--dns-listen", &format!("{address}:1053")])
+            .args(["--admin-listen", &format!("{address}:7081")]);
+        let daemon = Daemon::start("traffic-manager", &lab.logs(), command)?;
+        Ok(Self(daemon, address))
     }
 
     /// Waits until it says that it is ready.
@@ -99,7 +109,7 @@ impl Manager {
 
     /// Fails unless it says that it is ready.
     pub fn is_ready(&self, lab: &Lab) -> Result<()> {
-        http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
+        http_ok(&lab.node, &format!("{}:7081", self.1), "/readyz")
     }
 
     /// What its audit log has so far.

@@ -24,6 +24,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::pods;
 use super::problem::{Kind, Problem};
+use super::rights;
 use super::{Cluster, HOME};
 use crate::control::way::Way;
 
@@ -66,6 +67,10 @@ impl PortForward {
                 Ok(channel) => {
                     *self.last.lock() = Some((pod, Instant::now()));
                     return Ok(channel);
+                }
+                Err(refused) if refused.kind == Kind::Forbidden => {
+                    let rights = rights::of_reach();
+                    return Err(self.cluster.name_missing(refused, &rights).await);
                 }
                 // Another Pod does not help against what the API server says of the user.
                 Err(refused)

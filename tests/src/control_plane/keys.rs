@@ -1,6 +1,9 @@
 //! The keys of the Kubernetes API: who may come in, and how the server proves who it is.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 
@@ -79,6 +82,21 @@ impl ControlPlane {
     pub fn withdraw_signer(&self) -> Result<()> {
         fs::remove_file(self.folder.join(SIGNERS[0]))?;
         Ok(())
+    }
+
+    /// Makes a certificate by which `user` may come in; the files of it and of its key.
+    pub fn client_certificate(&self, machine: &Machine, user: &str) -> Result<(PathBuf, PathBuf)> {
+        machine.shell(&format!(
+            "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+new {user}
+openssl req -new -key {user}.key -subj /CN={user} -out {user}.csr
+openssl x509 -req -in {user}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -out {user}.crt",
+            folder = self.folder.display()
+        ))?;
+        let file = |kind: &str| self.folder.join(format!("{user}.{kind}"));
+        Ok((file("crt"), file("key")))
     }
 
     /// Gives the server another key and certificate of the same authority, for its next start.

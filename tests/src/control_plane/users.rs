@@ -85,10 +85,8 @@ subjects:
         let missing = |namespace: &&&str| !file(namespace).exists();
         let missing: Vec<_> = namespaces.iter().filter(missing).collect();
         if !missing.is_empty() {
-            let accounts = missing
-                .iter()
-                .map(|namespace| account_in(ACCESS, namespace));
-            self.apply(machine, &accounts.collect::<Vec<_>>().join("---\n"))?;
+            let missing: Vec<&str> = missing.iter().map(|name| **name).collect();
+            self.access_accounts(machine, &missing)?;
         }
         for namespace in missing {
             let token = self.token_of(machine, namespace, ACCESS, AUDIENCE)?;
@@ -96,6 +94,12 @@ subjects:
         }
         let each = |namespace: &&str| ((*namespace).to_owned(), file(namespace));
         Ok(namespaces.iter().map(each).collect())
+    }
+
+    /// Makes the ServiceAccount `kubebridge-access` in each of these namespaces.
+    pub fn access_accounts(&self, machine: &Machine, namespaces: &[&str]) -> Result<()> {
+        let accounts = namespaces.iter().map(|name| account_in(ACCESS, name));
+        self.apply(machine, &accounts.collect::<Vec<_>>().join("---\n"))
     }
 
     /// Forgets the tokens of [`access_tokens`](Self::access_tokens), so that others are made.
@@ -148,7 +152,7 @@ subjects:
     }
 
     /// Writes the kubeconfig of `user`, who proves himself by `credential`.
-    pub(super) fn write_kubeconfig(&self, user: &str, credential: &str) -> Result<PathBuf> {
+    pub fn write_kubeconfig(&self, user: &str, credential: &str) -> Result<PathBuf> {
         let path = self.kubeconfig(user);
         fs::write(
             &path,
