@@ -17,6 +17,7 @@ mod rights;
 mod transport;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::config::AuthInfo;
 use kube::{Api, Client};
+use kubebridge_dns::name::Name;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -137,6 +139,16 @@ impl Cluster {
     #[must_use]
     pub fn context(&self) -> String {
         self.state.lock().target.context.clone()
+    }
+
+    /// The API server's name, where it is reached by one that DNS may know.
+    #[must_use]
+    pub fn host(&self) -> Option<Name> {
+        let state = self.state.lock();
+        let host = state.target.config.cluster_url.host()?;
+        let name: Name = host.parse().ok()?;
+        let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+        (!is_address && name.label_count() > 1).then_some(name)
     }
 
     /// Asks the API server for its version.

@@ -322,3 +322,37 @@ async fn a_failing_plugin_ends_nothing_but_is_told() {
     assert!(standing.trouble.unwrap().contains("log in first"));
     assert!(standing.renew.starts_with("/bin/sh -c "));
 }
+
+#[tokio::test]
+async fn l19_status_says_when_what_stands_in_the_kubeconfig_ends() {
+    // {"alg":"none"}.{"sub":"dev","exp":1900000000}
+    let token = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJkZXYiLCJleHAiOjE5MDAwMDAwMDB9.sig";
+    let world = World::new("https://192.0.2.1", &format!("{{token: {token}}}")).await;
+    let standing = world.cluster.authorisation().borrow().clone();
+    assert_eq!(standing.until.as_deref(), Some("2030-03-17T17:46:40Z"));
+
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    parameters.not_after = rcgen::date_time_ymd(2031, 5, 6);
+    let file = world.folder.path().join("dev.crt");
+    fs::write(&file, parameters.self_signed(&key).unwrap().pem()).unwrap();
+    let user = format!("{{client-certificate: '{}'}}", file.display());
+    let world = World::new("https://192.0.2.1", &user).await;
+    let standing = world.cluster.authorisation().borrow().clone();
+    assert_eq!(standing.until.as_deref(), Some("2031-05-06T00:00:00Z"));
+}
+
+#[tokio::test]
+async fn the_api_servers_name_is_one_to_probe_where_it_is_a_name_of_dns() {
+    for (server, wanted) in [
+        ("https://api.example:6443", Some("api.example")),
+        ("https://192.0.2.1:6443", None),
+        ("https://[2001:db8::1]:6443", None),
+        ("https://localhost:6443", None),
+    ] {
+        let world = World::new(server, "{token: t}").await;
+        let host = world.cluster.host().map(|name| name.to_string());
+        let host = host.as_deref().map(|name| name.trim_end_matches('.'));
+        assert_eq!(host, wanted, "{server}");
+    }
+}

@@ -92,7 +92,9 @@ exec 2>openssl.log
 {NEW_KEY}
 new {user}
 openssl req -new -key {user}.key -subj /CN={user} -out {user}.csr
-openssl x509 -req -in {user}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -out {user}.crt",
+printf 'extendedKeyUsage=clientAuth' >client.ext
+openssl x509 -req -in {user}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
+  -extfile client.ext -out {user}.crt",
             folder = self.folder.display()
         ))?;
         let file = |kind: &str| self.folder.join(format!("{user}.{kind}"));

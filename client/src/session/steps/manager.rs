@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_proto::token::Reason;
 use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::missing;
-use crate::cluster::Problem;
+use crate::cluster::{self, Problem};
 use crate::control::way::Reach;
 use crate::control::{self, Control, OpenError};
 use crate::failure::{Exit, Failure};
+use crate::originals::Originals;
+use crate::probe::Finding;
 use crate::routes::RouteTable;
 use crate::session::Health;
 use crate::session::os::Os;
@@ -32,6 +35,9 @@ pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<
         parts
             .board
             .note(|facts| facts.authorisation = Some(authorisation));
+        if parts.config.probe.is_none() {
+            parts.config.probe = outside_name(&cluster, &found.originals).await;
+        }
         // The first request waits as long as an exec plugin may take; the dial would not.
         version = format!(", Kubernetes {}", cluster.version().await?);
     }
@@ -42,6 +48,13 @@ pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<
     parts.channel = Some(channel);
     parts.reach = Some(reach);
     Ok(detail)
+}
+
+/// The API server's name has to go on resolving, where it does.
+async fn outside_name(cluster: &cluster::Cluster, originals: &Originals) -> Option<Name> {
+    let name = cluster.host()?;
+    let found = originals.find(&name, RecordType::A).await;
+    matches!(found, Ok(Finding::Addresses(_))).then_some(name)
 }
 
 pub(in crate::session) async fn open_session<O: Os>(
