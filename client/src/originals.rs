@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_dns::explain::Trace;
 use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
@@ -80,6 +81,11 @@ impl Originals {
     /// Answers a query as the first server that can.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
         self.forwarder.forward(packet).await
+    }
+
+    /// Answers a query likewise, and tells what each server said.
+    pub async fn explain(&self, packet: &[u8]) -> (Option<Vec<u8>>, Trace) {
+        self.forwarder.explain(packet).await
     }
 
     /// Finds out what a full name resolves to.

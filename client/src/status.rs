@@ -12,16 +12,18 @@ pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport};
+
 pub use document::{
-    LeftoverReport, Leftovers, hosts_document, recover_document, routes_document, status_document,
-    version_document,
+    LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
+    hosts_document, recover_document, routes_document, status_document, version_document,
 };
 pub use text::{hosts_text, routes_text, status_text};
 
 /// What is asked over the control socket, one JSON object per line.
 ///
 /// The empty braces make serde refuse further fields: a newer client may mean something by them.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// How the session stands.
@@ -30,6 +32,24 @@ pub enum Request {
     Routes {},
     /// What is in the hosts file for it.
     Hosts {},
+    /// To resolve a name and tell how.
+    DnsTrace {
+        /// The name.
+        name: String,
+        /// The record type.
+        rtype: String,
+        /// To leave the manager's cache aside.
+        fresh: bool,
+    },
+    /// To resolve a name.
+    DnsQuery {
+        /// The name.
+        name: String,
+        /// The record type.
+        rtype: String,
+    },
+    /// To forget the answers it keeps.
+    DnsFlush {},
     /// To end.
     Disconnect {},
 }
@@ -44,6 +64,12 @@ pub enum Reply {
     Routes(RoutesReport),
     /// To [`Request::Hosts`].
     Hosts(HostsListReport),
+    /// To [`Request::DnsTrace`].
+    DnsTrace(Box<TraceReport>),
+    /// To [`Request::DnsQuery`].
+    DnsQuery(QueryReport),
+    /// To [`Request::DnsFlush`].
+    DnsFlush(FlushReport),
     /// To [`Request::Disconnect`], for each thing undone.
     Progress(String),
     /// To [`Request::Disconnect`], last: all is undone, or what could not be.

@@ -8,6 +8,7 @@ mod api_server;
 mod bad_input;
 mod changes;
 mod demo;
+mod dns_tools;
 mod drift;
 mod figures;
 mod hosts_shapes;

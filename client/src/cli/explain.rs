@@ -26,10 +26,9 @@ const LATER_FLAGS: [&str; 10] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 15] = [
+const LATER_COMMANDS: [&str; 14] = [
     "clean",
     "completions",
-    "dns",
     "doctor",
     "env",
     "forward",

@@ -56,6 +56,8 @@ pub(crate) struct Script {
     /// Why it opens no session.
     pub(crate) refusal: Mutex<Option<Status>>,
     pub(crate) answer: Answer,
+    /// The steps it tells of every answer; without them it does not know the call.
+    pub(crate) story: Mutex<Option<Vec<v1::ExplainStep>>>,
     sessions: AtomicUsize,
 }
 
@@ -73,6 +75,7 @@ impl Script {
             info: Mutex::new(session_info(&["10.96.0.0/16"])),
             refusal: Mutex::default(),
             answer: Box::new(answer),
+            story: Mutex::default(),
             sessions: AtomicUsize::new(0),
         })
     }
@@ -236,9 +239,18 @@ impl TrafficManager for Manager {
 
     async fn explain(
         &self,
-        _request: Request<v1::ExplainRequest>,
+        request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::ExplainResponse>, Status> {
-        Err(Status::unimplemented("not in this fake"))
+        self.speak().await;
+        let Some(steps) = self.0.story.lock().clone() else {
+            return Err(Status::unimplemented("not in this fake"));
+        };
+        let reply = (self.0.answer)(&request.into_inner().query);
+        Ok(Response::new(v1::ExplainResponse {
+            reply: reply.unwrap_or_default(),
+            steps,
+            left_out: 0,
+        }))
     }
 
     async fn watch_upstreams(

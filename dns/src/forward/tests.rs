@@ -309,3 +309,43 @@ async fn over_real_sockets_a_cname_chain_passes_byte_exact_and_truncation_does_n
     assert_eq!(server.received().len(), 2);
     assert_eq!(reply, answer.reply_to(&query()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_trace_tells_what_each_upstream_said_and_which_were_not_needed() {
+    let upstreams = [
+        ScriptedUpstream::new("192.0.2.1").otherwise(Answer::silence()),
+        ScriptedUpstream::new("192.0.2.2").otherwise(Answer::code(ResponseCode::SERVFAIL)),
+        ScriptedUpstream::new("192.0.2.3")
+            .otherwise(Answer::nxdomain("example").after(Duration::from_millis(20))),
+        ScriptedUpstream::new("192.0.2.4"),
+    ];
+    let upstreams = upstreams.map(|one| Arc::new(one) as Arc<dyn Upstream>);
+    let forwarder = Forwarder::new(set(upstreams.to_vec()), TOTAL);
+    let asked = "www.example".parse().unwrap();
+    let packet = encode_query(7, &asked, RecordType::A, QueryOptions::default());
+
+    let (reply, trace) = forwarder.explain(&packet).await;
+
+    assert_eq!(reply, forwarder.forward(&packet).await);
+    let told: Vec<String> = trace
+        .steps
+        .iter()
+        .filter(|step| step.event.upstream().is_some())
+        .map(|step| {
+            let upstream = step.event.upstream().unwrap();
+            let took = step.event.took().unwrap_or_default().as_millis();
+            format!("{upstream} {took} ms: {}", step.event.outcome())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "192.0.2.2 0 ms: SERVFAIL, of no use",
+            "192.0.2.3 20 ms: NXDOMAIN",
+            "192.0.2.4 0 ms: not asked: one before it answered",
+            "192.0.2.1 320 ms: cancelled: no longer needed",
+        ]
+    );
+    let last = trace.steps.last().unwrap();
+    assert_eq!(last.event.outcome(), "NXDOMAIN, no records");
+}

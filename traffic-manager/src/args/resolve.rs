@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use kubebridge_dns::upstream::{Protocol, UpstreamSpec};
 
-use super::flags::{Fanout, Serve};
+use super::flags::Serve;
 use crate::access::key_file::KeyFile;
 use crate::config::{AuditLog, Config, Namespaces, Resolution, Source};
 use crate::failure::{Exit, Failure};
@@ -18,6 +18,9 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The longest attempt: the whole of a resolution takes at most 4.5 s, so that an answer comes
 /// before the 5 s after which stub resolvers ask again.
 const LONGEST_TIMEOUT: Duration = Duration::from_millis(4500);
+
+/// The longest time for stale answers: a week, beyond which RFC 8767 §5 sees no use.
+const LONGEST_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Makes a configuration of flags.
 pub(super) fn config(flags: Serve) -> Result<Config> {
@@ -33,6 +36,15 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
             super::duration::text(timeout)
         );
         return Err(usage(message, "use a value between 1ms and 4500ms"));
+    }
+    if let Some(longest) = flags.serve_stale
+        && (longest.is_zero() || longest > LONGEST_STALE)
+    {
+        let message = format!(
+            "--serve-stale {} is out of range",
+            super::duration::text(longest)
+        );
+        return Err(usage(message, "use a value between 1ms and 10080m"));
     }
     let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
     if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
@@ -61,7 +73,9 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         answer_order,
         bare_single_label,
         absolute_zone,
-        fanout: _,
+        serve_stale,
+        prefetch,
+        fanout,
         auth,
         pod_namespace,
         token_keys: _,
@@ -83,8 +97,11 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         attempts,
         cluster_domain,
         answer_order,
+        fanout,
         bare_single_label,
         absolute_zones: absolute_zone,
+        serve_stale,
+        prefetch,
     };
     let config = Config {
         dns_listen,
@@ -176,10 +193,7 @@ fn source(flags: &Serve) -> Result<Source> {
 }
 
 fn refuse_not_built(flags: &Serve) -> Result<()> {
-    let given = [
-        ("--egress", flags.egress.is_some()),
-        ("--fanout hedged", flags.fanout == Fanout::Hedged),
-    ];
+    let given = [("--egress", flags.egress.is_some())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),
         None => Ok(()),
