@@ -130,6 +130,8 @@ pub enum DnsCommand {
     },
     /// Forget the answers kept by the session and the system
     Flush,
+    /// Show the upstreams of the manager and of this machine, and their health
+    Upstreams,
 }
 
 /// A name and a record type.

@@ -216,7 +216,8 @@ impl Control {
         let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
         let (session_sender, session) = watch::channel(session);
         let suspicion = Arc::new(Notify::new());
-        let (line_sender, line) = watch::channel(None);
+        let client = TrafficManagerClient::new(channel.clone());
+        let (line_sender, line) = watch::channel(Some(client));
         let calls = Calls {
             line,
             session: session.clone(),

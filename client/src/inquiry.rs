@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use crate::control::calls::Calls;
 use crate::local_dns::LocalDns;
 use crate::probe;
-use report::{AnswerReport, FlushReport, QueryReport, TraceReport};
+use report::{
+    AnswerReport, FlushReport, QueryReport, TraceReport, UpstreamReport, UpstreamsReport,
+};
 
 /// Answers what people ask about a session's names.
 #[derive(Debug)]
@@ -98,6 +100,28 @@ impl Inquiry {
         })
     }
 
+    /// Reports the upstreams of both ends.
+    pub async fn upstreams(&self, session: &str) -> UpstreamsReport {
+        let (manager, manager_error) = match self.calls.upstreams().await {
+            Ok(found) => (found, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let now = Instant::now();
+        let originals = self.local.originals.status();
+        UpstreamsReport {
+            session: session.to_owned(),
+            manager: manager
+                .into_iter()
+                .map(UpstreamReport::of_manager)
+                .collect(),
+            manager_error,
+            originals: originals
+                .iter()
+                .map(|status| UpstreamReport::of_laptop(status, now))
+                .collect(),
+        }
+    }
+
     /// Forgets the answers that the session keeps.
     #[must_use]
     pub fn flush(&self, session: &str) -> FlushReport {
@@ -120,3 +144,6 @@ fn resolvable(question: &Question) -> Result<Vec<u8>, String> {
 fn not_resolved(question: &Question) -> String {
     format!("questions of type {} are never resolved", question.rtype)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use kubebridge_dns::explain::Trace;
 use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
-use kubebridge_dns::upstreams::{Settings, Upstreams};
+use kubebridge_dns::upstreams::{Settings, UpstreamStatus, Upstreams};
 use kubebridge_platform::net::Ipv4Net;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +76,12 @@ impl Originals {
     #[must_use]
     pub fn servers(&self) -> Vec<SocketAddr> {
         self.addresses.read().clone()
+    }
+
+    /// Returns the health of the servers, in their order.
+    #[must_use]
+    pub fn status(&self) -> Arc<[UpstreamStatus]> {
+        self.upstreams.status()
     }
 
     /// Answers a query as the first server that can.

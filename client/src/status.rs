@@ -12,11 +12,12 @@ pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
-use crate::inquiry::report::{FlushReport, QueryReport, TraceReport};
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
-    hosts_document, recover_document, routes_document, status_document, version_document,
+    dns_upstreams_document, hosts_document, recover_document, routes_document, status_document,
+    version_document,
 };
 pub use text::{hosts_text, routes_text, status_text};
 
@@ -50,6 +51,8 @@ pub enum Request {
     },
     /// To forget the answers it keeps.
     DnsFlush {},
+    /// How the upstreams of both ends are.
+    DnsUpstreams {},
     /// To end.
     Disconnect {},
 }
@@ -70,6 +73,8 @@ pub enum Reply {
     DnsQuery(QueryReport),
     /// To [`Request::DnsFlush`].
     DnsFlush(FlushReport),
+    /// To [`Request::DnsUpstreams`].
+    DnsUpstreams(UpstreamsReport),
     /// To [`Request::Disconnect`], for each thing undone.
     Progress(String),
     /// To [`Request::Disconnect`], last: all is undone, or what could not be.

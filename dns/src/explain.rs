@@ -228,6 +228,11 @@ pub enum CacheState {
         /// How old it is.
         age: Duration,
     },
+    /// An answer whose time is over, given because no upstream answers.
+    Stale {
+        /// How long its time has been over.
+        over: Duration,
+    },
     /// Nothing fresh.
     Miss,
     /// It was not asked.

@@ -197,7 +197,7 @@ mod tests {
             stage: "upstream".to_owned(),
             name: Some("authors.default.svc.cluster.local".to_owned()),
             upstream: Some("10.96.0.10".to_owned()),
-            outcome: "1 records".to_owned(),
+            outcome: "1 record".to_owned(),
             took: Some(Duration::from_micros(900)),
             rcode: Some("NOERROR".to_owned()),
             rank: Some(1),

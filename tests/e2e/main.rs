@@ -9,6 +9,7 @@ mod bad_input;
 mod changes;
 mod demo;
 mod dns_tools;
+mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;

@@ -1,6 +1,6 @@
 //! The gRPC service over sessions, index and resolver. Knows no Kubernetes object.
 //!
-//! Each call has its file; this one holds what they share, and says which calls are not built yet.
+//! Each call has its file; this one holds what they share.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -5,10 +5,13 @@ use kubebridge_platform::{Sys, flush_caches};
 use super::{ask_all, leftovers, no_session, print_leftovers};
 use crate::cli::{DnsCommand, Global, Output, QuestionArgs};
 use crate::failure::Failure;
-use crate::inquiry::text::{flush_text, query_text, trace_text};
+use crate::inquiry::text::{flush_text, query_text, trace_text, upstreams_text};
 use crate::output::{print, print_line};
 use crate::progress::Reporter;
-use crate::status::{Leftovers, dns_flush_document, dns_query_document, dns_trace_document};
+use crate::status::client::Session;
+use crate::status::{
+    Leftovers, dns_flush_document, dns_query_document, dns_trace_document, dns_upstreams_document,
+};
 
 /// Runs one of the commands.
 pub(super) async fn run(command: &DnsCommand, global: &Global) -> Result<(), Failure> {
@@ -30,12 +33,16 @@ pub(super) async fn run(command: &DnsCommand, global: &Global) -> Result<(), Fai
             show(global, &reports.await?, dns_query_document, query_text).await
         }
         DnsCommand::Flush => flush(global).await,
+        DnsCommand::Upstreams => {
+            let reports = ask_all(global, Session::upstreams).await?;
+            show(global, &reports, dns_upstreams_document, upstreams_text).await
+        }
     }
 }
 
 /// The system's caches are emptied without a session too: what they hold may be older than it.
 async fn flush(global: &Global) -> Result<(), Failure> {
-    let reports = ask_all(global, |session| session.flush()).await?;
+    let reports = ask_all(global, Session::flush).await?;
     flush_caches(&Sys::default()).await;
     let reporter = Reporter::stderr(global.progress);
     reporter.say("the system was told to empty its DNS cache");

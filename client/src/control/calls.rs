@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kubebridge_proto::explain::{ExplainRequest, Explanation, Freshness};
 use kubebridge_proto::session::SessionInfo;
+use kubebridge_proto::upstreams::UpstreamStatus;
 use kubebridge_proto::v1;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -11,8 +12,8 @@ use tonic::{Code, Status};
 
 use super::Client;
 
-/// How long an explanation may take: the manager answers within 4.5 s, and the way is some more.
-const EXPLAIN_TIME: Duration = Duration::from_secs(6);
+/// How long a call may take: the manager explains within 4.5 s, and the way is some more.
+const CALL_TIME: Duration = Duration::from_secs(6);
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +28,7 @@ pub enum CallError {
     #[error("the manager refused: {0}")]
     Refused(String),
     /// It did not answer in time.
-    #[error("no reply within {EXPLAIN_TIME:?}")]
+    #[error("no reply within {CALL_TIME:?}")]
     Timeout,
 }
 
@@ -55,17 +56,37 @@ impl Calls {
             query,
             freshness,
         };
-        let response = match timeout(
-            EXPLAIN_TIME,
-            client.explain(v1::ExplainRequest::from(request)),
-        )
-        .await
-        {
-            Ok(response) => response.map_err(CallError::from)?,
-            Err(_) => return Err(CallError::Timeout),
-        };
+        let response =
+            match timeout(CALL_TIME, client.explain(v1::ExplainRequest::from(request))).await {
+                Ok(response) => response.map_err(CallError::from)?,
+                Err(_) => return Err(CallError::Timeout),
+            };
         Explanation::try_from(response.into_inner())
             .map_err(|error| CallError::Refused(error.to_string()))
+    }
+
+    /// Asks for the health of the manager's upstreams, as it is now.
+    ///
+    /// # Errors
+    ///
+    /// There is no list; the error says why.
+    pub async fn upstreams(&self) -> Result<Vec<UpstreamStatus>, CallError> {
+        let mut client = self.client()?;
+        let request = v1::WatchUpstreamsRequest {
+            session_id: self.session.borrow().id.clone(),
+        };
+        let first = async {
+            // The first list is the one of now; the stream ends when it is dropped.
+            let mut lists = client.watch_upstreams(request).await?.into_inner();
+            lists.message().await
+        };
+        let list = match timeout(CALL_TIME, first).await {
+            Ok(list) => list?.ok_or(CallError::TunnelDown)?,
+            Err(_) => return Err(CallError::Timeout),
+        };
+        let known = list.upstreams.into_iter().map(UpstreamStatus::try_from);
+        // One that only a newer manager can describe is as if it were absent.
+        Ok(known.filter_map(Result::ok).collect())
     }
 
     fn client(&self) -> Result<Client, CallError> {

@@ -7,8 +7,11 @@ use std::time::Duration;
 use kubebridge_dns::explain::Step;
 use kubebridge_dns::message;
 use kubebridge_dns::name::{Name, RecordType};
+use kubebridge_dns::upstreams;
 use kubebridge_proto::explain::{ExplainStep, Freshness};
+use kubebridge_proto::upstreams::{UpstreamState, UpstreamStatus};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::local_dns::{Explained, Source};
 use crate::status::{HostsLineReport, TunnelReport};
@@ -141,6 +144,85 @@ pub struct FlushReport {
     pub forgotten: usize,
 }
 
+/// The upstreams of both ends.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct UpstreamsReport {
+    /// The session's id.
+    pub session: String,
+    /// The manager's upstreams, in its order.
+    pub manager: Vec<UpstreamReport>,
+    /// Why those are not known.
+    pub manager_error: Option<String>,
+    /// The servers the machine used before, in their order.
+    pub originals: Vec<UpstreamReport>,
+}
+
+/// One upstream.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct UpstreamReport {
+    /// The upstream as it was configured.
+    pub spec: String,
+    /// `healthy`, `unhealthy`, `looped` or `unknown`.
+    pub state: String,
+    /// Its failures since it last replied.
+    pub fails: u32,
+    /// Its last failure.
+    pub last_error: Option<String>,
+    /// Its smoothed round trip.
+    pub rtt_micros: Option<u64>,
+    /// How long ago it last replied.
+    pub last_ok_millis: Option<u64>,
+    /// The zones for which it leads back to where it is asked from.
+    pub looped_zones: Vec<String>,
+}
+
+impl UpstreamReport {
+    /// Reads what the manager says of one of its upstreams.
+    #[must_use]
+    pub fn of_manager(status: UpstreamStatus) -> Self {
+        let state = match status.state {
+            UpstreamState::Unknown => "unknown",
+            UpstreamState::Healthy => "healthy",
+            UpstreamState::Unhealthy => "unhealthy",
+            UpstreamState::Looped => "looped",
+        };
+        Self {
+            spec: status.spec,
+            state: state.to_owned(),
+            fails: status.fails,
+            last_error: status.last_error,
+            rtt_micros: status.rtt.map(micros),
+            last_ok_millis: status.last_ok.map(millis),
+            looped_zones: status.looped_zones,
+        }
+    }
+
+    /// Reads what is known here of a server the machine used before.
+    #[must_use]
+    pub fn of_laptop(status: &upstreams::UpstreamStatus, now: Instant) -> Self {
+        let state = match status.state {
+            upstreams::UpstreamState::Unknown => "unknown",
+            upstreams::UpstreamState::Healthy => "healthy",
+            upstreams::UpstreamState::Unhealthy => "unhealthy",
+            upstreams::UpstreamState::Looped => "looped",
+        };
+        let ago = |time: Instant| millis(now.saturating_duration_since(time));
+        Self {
+            spec: status.spec.to_string(),
+            state: state.to_owned(),
+            fails: status.fails,
+            last_error: status.last_error.clone(),
+            rtt_micros: status.rtt.map(micros),
+            last_ok_millis: status.last_ok.map(ago),
+            looped_zones: status
+                .looped_zones
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        }
+    }
+}
+
 impl TraceReport {
     /// Makes the report of an answer; what the board knows is added by whoever has it.
     #[must_use]
@@ -245,10 +327,7 @@ impl AnswerReport {
 fn source(source: &Source) -> (&'static str, Option<u64>) {
     match source {
         Source::Manager => ("manager", None),
-        Source::Stale { age } => {
-            let millis = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-            ("stale", Some(millis))
-        }
+        Source::Stale { age } => ("stale", Some(millis(*age))),
         Source::Originals => ("originals", None),
         Source::Session => ("session", None),
     }
@@ -304,4 +383,8 @@ fn why(explained: &Explained, steps: &[StepReport]) -> String {
 /// Whole microseconds.
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

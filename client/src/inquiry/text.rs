@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::report::{AnswerReport, FlushReport, QueryReport, StepReport, TraceReport};
+use super::report::{
+    AnswerReport, FlushReport, QueryReport, StepReport, TraceReport, UpstreamReport,
+    UpstreamsReport,
+};
 use crate::status::text::{table, tunnel};
 use crate::zones::Destination;
 
@@ -70,6 +73,48 @@ pub(crate) fn flush_text(report: &FlushReport) -> String {
         "session {}: {} answers forgotten\n",
         report.session, report.forgotten
     )
+}
+
+/// Shows the upstreams of both ends as a table.
+#[must_use]
+pub(crate) fn upstreams_text(report: &UpstreamsReport) -> String {
+    let head = [
+        "SIDE",
+        "UPSTREAM",
+        "STATE",
+        "FAILS",
+        "RTT",
+        "LAST REPLY",
+        "LAST ERROR",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    let manager = report.manager.iter().map(|one| upstream("manager", one));
+    let laptop = report.originals.iter().map(|one| upstream("laptop", one));
+    rows.extend(manager.chain(laptop));
+    let mut text = format!("session {}\n{}", report.session, table(&rows));
+    if let Some(error) = &report.manager_error {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "the manager's upstreams are not known: {error}");
+    }
+    text
+}
+
+fn upstream(side: &str, upstream: &UpstreamReport) -> [String; 7] {
+    let dash = || "-".to_owned();
+    let state = match upstream.looped_zones.as_slice() {
+        [] => upstream.state.clone(),
+        zones => format!("{} for {}", upstream.state, zones.join(" ")),
+    };
+    let ago = |millis: u64| format!("{}.{} s ago", millis / 1000, millis % 1000 / 100);
+    [
+        side.to_owned(),
+        upstream.spec.clone(),
+        state,
+        upstream.fails.to_string(),
+        upstream.rtt_micros.map_or_else(dash, millis),
+        upstream.last_ok_millis.map_or_else(dash, ago),
+        upstream.last_error.clone().unwrap_or_else(dash),
+    ]
 }
 
 fn row(text: &mut String, label: &str, value: &str) {

@@ -21,7 +21,7 @@ use super::{
     TunnelReport, health,
 };
 use crate::control::Tunnel;
-use crate::inquiry::report::{FlushReport, QueryReport, TraceReport};
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
 use crate::routes::{NamespaceRoutes, RouteTable, kind_label};
 use crate::session::{Health, State, Step};
@@ -291,6 +291,16 @@ impl Board {
     /// There is no resolver yet.
     pub fn flush(&self) -> Result<FlushReport, String> {
         Ok(self.inquiry()?.flush(&self.identity.session))
+    }
+
+    /// Reports the upstreams of both ends.
+    ///
+    /// # Errors
+    ///
+    /// There is no resolver yet.
+    pub async fn upstreams(&self) -> Result<UpstreamsReport, String> {
+        let inquiry = self.inquiry()?;
+        Ok(inquiry.upstreams(&self.identity.session).await)
     }
 
     fn inquiry(&self) -> Result<Arc<Inquiry>, String> {

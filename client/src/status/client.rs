@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::server::{SOCKET, sessions_folder};
 use super::{HostsListReport, Reply, Request, RoutesReport, StatusReport};
 use crate::failure::{Exit, Failure};
-use crate::inquiry::report::{FlushReport, QueryReport, TraceReport};
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 /// How long a session may take to answer a question about itself: it answers from memory.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -183,6 +183,18 @@ impl Session {
         }
     }
 
+    /// Asks for the upstreams of both ends.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn upstreams(mut self) -> anyhow::Result<UpstreamsReport> {
+        match self.ask(Request::DnsUpstreams {}, NAME_TIME).await? {
+            Reply::DnsUpstreams(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Ends the session and waits until everything is undone and its process is gone.
     ///
     /// # Errors
@@ -201,6 +213,7 @@ impl Session {
                 | Reply::DnsTrace(_)
                 | Reply::DnsQuery(_)
                 | Reply::DnsFlush(_)
+                | Reply::DnsUpstreams(_)
                 | Reply::Refused(_)) => {
                     return Err(unexpected(&other));
                 }
@@ -254,6 +267,7 @@ fn unexpected(reply: &Reply) -> anyhow::Error {
         | Reply::DnsTrace(_)
         | Reply::DnsQuery(_)
         | Reply::DnsFlush(_)
+        | Reply::DnsUpstreams(_)
         | Reply::Progress(_)
         | Reply::Ended(_) => {
             anyhow::anyhow!("the session said something that was not asked")

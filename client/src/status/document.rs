@@ -7,7 +7,7 @@ use kubebridge_platform::{Leftover, Recovered};
 use serde::Serialize;
 
 use super::{HostsListReport, RoutesReport, StatusReport};
-use crate::inquiry::report::{FlushReport, QueryReport, TraceReport};
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::skew::CLIENT;
 
 /// What dead sessions left on the machine, as far as this user may know.
@@ -92,6 +92,12 @@ pub fn dns_query_document(sessions: &[QueryReport], leftovers: &Leftovers) -> St
 #[must_use]
 pub fn dns_flush_document(sessions: &[FlushReport], leftovers: &Leftovers) -> String {
     sessions_document("kubebridge.dns.flush/v1", sessions, leftovers)
+}
+
+/// Makes the object `dns upstreams` prints.
+#[must_use]
+pub fn dns_upstreams_document(sessions: &[UpstreamsReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.dns.upstreams/v1", sessions, leftovers)
 }
 
 fn sessions_document<T: Serialize>(

@@ -213,7 +213,10 @@ async fn attend(
         Ok(Request::Routes {}) => send(&mut stream, &Reply::Routes(board.routes())).await,
         Ok(Request::Hosts {}) => send(&mut stream, &Reply::Hosts(board.hosts())).await,
         Ok(
-            request @ (Request::DnsTrace { .. } | Request::DnsQuery { .. } | Request::DnsFlush {}),
+            request @ (Request::DnsTrace { .. }
+            | Request::DnsQuery { .. }
+            | Request::DnsFlush {}
+            | Request::DnsUpstreams {}),
         ) => {
             let reply = about_names(request, board).await;
             send(&mut stream, &reply.unwrap_or_else(Reply::Refused)).await
@@ -248,6 +251,7 @@ async fn about_names(request: Request, board: &Board) -> Result<Reply, String> {
             Ok(Reply::DnsQuery(report))
         }
         Request::DnsFlush {} => board.flush().map(Reply::DnsFlush),
+        Request::DnsUpstreams {} => board.upstreams().await.map(Reply::DnsUpstreams),
         Request::Status {} | Request::Routes {} | Request::Hosts {} | Request::Disconnect {} => {
             Err("not about names".to_owned())
         }

@@ -58,6 +58,8 @@ pub(crate) struct Script {
     pub(crate) answer: Answer,
     /// The steps it tells of every answer; without them it does not know the call.
     pub(crate) story: Mutex<Option<Vec<v1::ExplainStep>>>,
+    /// Its upstreams.
+    pub(crate) upstreams: Mutex<Vec<v1::UpstreamStatus>>,
     sessions: AtomicUsize,
 }
 
@@ -76,6 +78,7 @@ impl Script {
             refusal: Mutex::default(),
             answer: Box::new(answer),
             story: Mutex::default(),
+            upstreams: Mutex::default(),
             sessions: AtomicUsize::new(0),
         })
     }
@@ -257,7 +260,11 @@ impl TrafficManager for Manager {
         &self,
         _request: Request<v1::WatchUpstreamsRequest>,
     ) -> Result<Response<Self::WatchUpstreamsStream>, Status> {
-        Err(Status::unimplemented("not in this fake"))
+        let upstreams = self.0.upstreams.lock().clone();
+        let list = v1::WatchUpstreamsResponse { upstreams };
+        // Nothing changes, and the stream stays open.
+        let lists = futures::stream::iter([Ok(list)]).chain(futures::stream::pending());
+        Ok(Response::new(lists.boxed()))
     }
 
     async fn echo(

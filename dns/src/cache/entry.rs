@@ -141,6 +141,10 @@ impl Entry {
         if self.code == ResponseCode::SERVFAIL {
             return CacheState::KeptFailure { age };
         }
+        if let Some(expired) = self.expired {
+            let over = now.saturating_duration_since(expired);
+            return CacheState::Stale { over };
+        }
         let left = Duration::from_secs(u64::from(self.keep)).saturating_sub(age);
         CacheState::Hit { age, left }
     }

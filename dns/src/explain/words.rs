@@ -107,7 +107,9 @@ impl Event {
                 Rule::NeverExpanded(_) | Rule::SearchFirst { .. } | Rule::BareFirst { .. } => false,
             },
             Self::Cache(state) => match state {
-                CacheState::Hit { .. } | CacheState::KeptFailure { .. } => true,
+                CacheState::Hit { .. }
+                | CacheState::KeptFailure { .. }
+                | CacheState::Stale { .. } => true,
                 CacheState::Miss | CacheState::Bypassed => false,
             },
             Self::Flight(flight) => match flight {
@@ -172,6 +174,13 @@ impl Event {
     }
 }
 
+fn records(count: usize) -> String {
+    match count {
+        1 => "1 record".to_owned(),
+        count => format!("{count} records"),
+    }
+}
+
 fn candidate(last: bool, inside: bool) -> &'static str {
     match (last, inside) {
         (false, true) => "asked at once; a failure here ends the search",
@@ -200,10 +209,12 @@ impl Rule {
             Self::BareNotSent => "refused: not a name that is sent from here".to_owned(),
             Self::NeverExpanded(why) => format!("asked as it is: {}", why.words()),
             Self::SearchFirst { dots, ndots } => {
-                format!("search list first: {dots} dots, fewer than ndots {ndots}")
+                format!("search list first: fewer dots ({dots}) than ndots ({ndots})")
             }
             Self::BareFirst { dots, ndots } => {
-                format!("as it is first, then the search list: {dots} dots, ndots {ndots}")
+                format!(
+                    "as it is first, then the search list: as many dots ({dots}) as ndots ({ndots})"
+                )
             }
         }
     }
@@ -243,6 +254,10 @@ impl CacheState {
             Self::KeptFailure { age } => {
                 format!("a failure of {} ms ago is remembered", age.as_millis())
             }
+            Self::Stale { over } => {
+                let over = over.as_secs();
+                format!("stale: its time was over {over} s ago, and no upstream answers")
+            }
             Self::Miss => "miss".to_owned(),
             Self::Bypassed => "not asked: a fresh answer is wanted".to_owned(),
         }
@@ -262,7 +277,7 @@ impl Flight {
 impl OwnVerdict {
     fn words(&self) -> String {
         match self {
-            Self::Data(count) => format!("{count} records, from the Services"),
+            Self::Data(count) => format!("{}, from the Services", records(*count)),
             Self::NoData => "NODATA, from the Services".to_owned(),
             Self::NxDomain => "NXDOMAIN, from the Services".to_owned(),
             Self::Alias(target) => format!("an alias of {target}, from the Services"),
@@ -287,7 +302,7 @@ impl Said {
             None => String::new(),
         };
         match self {
-            Self::Data { records } => format!("{records} records"),
+            Self::Data { records: count } => records(*count),
             Self::NoData { ttl } => format!("NODATA{}", kept(ttl)),
             Self::NxDomain { ttl } => format!("NXDOMAIN{}", kept(ttl)),
             Self::Unusable(ResponseCode::NOERROR | ResponseCode::NXDOMAIN) => {

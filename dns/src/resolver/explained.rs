@@ -15,7 +15,7 @@ use crate::explain::{
     candidate_steps, kept, note, rule, rulings,
 };
 use crate::fanout::Outcomes;
-use crate::message::{Checked, Query, check};
+use crate::message::{Checked, check};
 use crate::name::Name;
 use crate::rewrite::Resolution;
 use crate::search::{Candidate, candidates};

@@ -14,7 +14,7 @@ use tracing::{Instrument, debug_span};
 
 use super::Engine;
 use crate::cache::{Entry, Ground, Key};
-use crate::explain::Recording;
+use crate::explain::{Event, Recording, note};
 use crate::message::Query;
 use crate::view::View;
 
@@ -62,7 +62,10 @@ impl Asked {
             Err(_elapsed) => self.finish_later(resolving, &ground),
         }
         self.engine.counts.gave_stale();
-        expired.revived(Instant::now())
+        let now = Instant::now();
+        let stale = expired.revived(now);
+        note(&self.recording, || Event::Cache(stale.state(now)));
+        stale
     }
 
     /// Makes the answer anew; nothing when the present one is as good as what came.

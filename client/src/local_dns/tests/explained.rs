@@ -15,7 +15,8 @@ impl World {
 
     async fn trace(&self, name: &str) -> TraceReport {
         let question = Question::read(name, "A").unwrap();
-        let traced = self.inquiry().trace("s", &question, Freshness::Cached);
+        let inquiry = self.inquiry();
+        let traced = inquiry.trace("s", &question, Freshness::Cached);
         traced.await.unwrap()
     }
 
@@ -181,6 +182,39 @@ async fn flushing_forgets_what_could_be_answered_without_the_manager() {
         world.ask("authors.default").await.code,
         ResponseCode::SERVFAIL
     );
+    drop(socket);
+}
+
+#[tokio::test]
+async fn the_upstreams_of_both_ends_are_told_while_the_manager_is_there() {
+    let mut world = World::new(authors()).await;
+    *world.script.upstreams.lock() = vec![v1::UpstreamStatus {
+        spec: "10.96.0.10".to_owned(),
+        state: v1::upstream_status::State::Healthy.into(),
+        rtt_micros: 900,
+        ..v1::UpstreamStatus::default()
+    }];
+    world.ask("www.example.com").await;
+
+    let report = world.inquiry().upstreams("s").await;
+    assert_eq!(report.manager_error, None);
+    assert_eq!(report.manager[0].spec, "10.96.0.10");
+    assert_eq!(report.manager[0].state, "healthy");
+    assert_eq!(report.manager[0].rtt_micros, Some(900));
+    assert_eq!(
+        report.originals[0].spec,
+        world.originals.address().to_string()
+    );
+    assert_eq!(report.originals[0].state, "healthy");
+    assert!(report.originals[0].last_ok_millis.is_some());
+
+    let socket = world.lose_the_manager().await;
+    let report = world.inquiry().upstreams("s").await;
+    assert_eq!(
+        report.manager_error.as_deref(),
+        Some("the manager is out of reach")
+    );
+    assert_eq!(report.originals.len(), 1);
     drop(socket);
 }
 

@@ -80,7 +80,7 @@ async fn a_wildcard_of_a_later_candidate_is_told_as_not_needed() {
         world.explain("authors", RecordType::A).await,
         [
             "0 question authors: A",
-            "0 rule authors: search list first: 0 dots, fewer than ndots 5",
+            "0 rule authors: search list first: fewer dots (0) than ndots (5)",
             "0 candidate authors.default.svc.cluster.local: asked at once; a failure here ends the search",
             "0 candidate authors.svc.cluster.local: asked at once; a failure here ends the search",
             "0 candidate authors.cluster.local: asked at once; a failure here ends the search",
@@ -88,8 +88,8 @@ async fn a_wildcard_of_a_later_candidate_is_told_as_not_needed() {
             "0 cache: miss",
             "0 flight: led: resolved for this query",
             "0 upstream authors.svc.cluster.local @10.96.0.10 0 ms: NXDOMAIN, for 30 s",
-            "0 upstream authors.cluster.local @10.96.0.10 0 ms: 1 records",
-            "50 upstream authors.default.svc.cluster.local @10.96.0.10 50 ms: 1 records",
+            "0 upstream authors.cluster.local @10.96.0.10 0 ms: 1 record",
+            "50 upstream authors.default.svc.cluster.local @10.96.0.10 50 ms: 1 record",
             "50 settle authors.default.svc.cluster.local: wins: the first in order with data",
             "50 settle authors.svc.cluster.local: not needed: one before it decided",
             "50 settle authors.cluster.local: not needed: one before it decided",
@@ -213,7 +213,7 @@ async fn errors_of_upstreams_are_told_in_words() {
     );
     must_tell(
         &story,
-        &format!("upstream {SERVICE} @10.96.0.10 10 ms: 1 records"),
+        &format!("upstream {SERVICE} @10.96.0.10 10 ms: 1 record"),
     );
 }
 
@@ -281,6 +281,33 @@ async fn a_failure_that_is_remembered_is_told_with_its_age() {
     must_tell(&story, "cache: a failure of 400 ms ago is remembered");
     must_tell(&story, "answer: SERVFAIL, no records");
     assert_eq!(world.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_told_with_how_long_its_time_has_been_over() {
+    let world = World::with(
+        [at(SERVICE, Answer::address(SERVICE, v4(1)))],
+        Table::default(),
+        |config| {
+            config.stale = Some(StaleSettings {
+                longest: ms(600_000),
+            });
+        },
+    );
+    world.ask(SERVICE, RecordType::A).await;
+    world.upstreams[0].set(SERVICE, RecordType::A, Answer::failure());
+    tokio::time::advance(ms(90_000)).await;
+
+    for asked in ["led", "kept"] {
+        let story = world.explain(SERVICE, RecordType::A).await;
+
+        must_tell(
+            &story,
+            "cache: stale: its time was over 60 s ago, and no upstream answers",
+        );
+        let answer = story.last().unwrap();
+        assert!(answer.contains("A 10.96.0.1"), "{asked}: {answer}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -415,7 +442,7 @@ async fn our_own_records_are_told_and_no_upstream_is() {
 
     must_tell(
         &story,
-        &format!("records {SERVICE}: 1 records, from the Services"),
+        &format!("records {SERVICE}: 1 record, from the Services"),
     );
     must_tell(
         &story,

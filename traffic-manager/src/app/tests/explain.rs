@@ -42,7 +42,7 @@ async fn a_session_is_told_how_the_answer_of_an_exchange_comes_about() {
     let lines = lines(&steps);
     for told in [
         "question authors A",
-        "records authors.default.svc.cluster.local 1 records, from the Services",
+        "records authors.default.svc.cluster.local 1 record, from the Services",
         "settle authors.default.svc.cluster.local wins: the first in order with data",
         "rewrite authors.default.svc.cluster.local given under the asked name authors",
         "answer - NOERROR: authors 5 A 10.96.0.20",
