@@ -28,30 +28,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
     refuse_not_built(&flags)?;
     let tls = tls(&flags)?;
     let token_keys = token_keys(&flags)?;
-    if let Some(timeout) = flags.timeout
-        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
-    {
-        let message = format!(
-            "--timeout {} is out of range",
-            super::duration::text(timeout)
-        );
-        return Err(usage(message, "use a value between 1ms and 4500ms"));
-    }
-    if let Some(longest) = flags.serve_stale
-        && (longest.is_zero() || longest > LONGEST_STALE)
-    {
-        let message = format!(
-            "--serve-stale {} is out of range",
-            super::duration::text(longest)
-        );
-        return Err(usage(message, "use a value between 1ms and 10080m"));
-    }
-    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
-    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
-        let message = "--upstream-ca needs an encrypted upstream";
-        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
-        return Err(usage(message, hint));
-    }
+    check_values(&flags)?;
     // Every field by name: a flag that is not used fails the build.
     let Serve {
         dns_listen,
@@ -119,6 +96,35 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
     };
     config.check()?;
     Ok(config)
+}
+
+/// Refuses values that make no sense by themselves.
+fn check_values(flags: &Serve) -> Result<()> {
+    if let Some(timeout) = flags.timeout
+        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
+    {
+        let message = format!(
+            "--timeout {} is out of range",
+            super::duration::text(timeout)
+        );
+        return Err(usage(message, "use a value between 1ms and 4500ms"));
+    }
+    if let Some(longest) = flags.serve_stale
+        && (longest.is_zero() || longest > LONGEST_STALE)
+    {
+        let message = format!(
+            "--serve-stale {} is out of range",
+            super::duration::text(longest)
+        );
+        return Err(usage(message, "use a value between 1ms and 10080m"));
+    }
+    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
+    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
+        let message = "--upstream-ca needs an encrypted upstream";
+        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
+        return Err(usage(message, hint));
+    }
+    Ok(())
 }
 
 fn tls(flags: &Serve) -> Result<Option<TlsFiles>> {
