@@ -103,6 +103,9 @@ pub enum Command {
     /// Show what is in the hosts file
     #[command(subcommand)]
     Hosts(HostsCommand),
+    /// Ask the session about names
+    #[command(subcommand)]
+    Dns(DnsCommand),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
     /// Make an authority and certificates for a manager over a network
@@ -116,6 +119,41 @@ pub enum Command {
 pub enum HostsCommand {
     /// List the session's lines and the names left alone
     List,
+}
+
+/// What can be asked about names.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+pub enum DnsCommand {
+    /// Resolve a name and tell how the answer came about
+    Trace {
+        /// The name and the type
+        #[command(flatten)]
+        question: QuestionArgs,
+        /// Leave the manager's cache aside
+        #[arg(long, env = "KUBEBRIDGE_FRESH", value_parser = FalseyValueParser::new())]
+        fresh: bool,
+    },
+    /// Resolve a name as the session does
+    Query {
+        /// The name and the type
+        #[command(flatten)]
+        question: QuestionArgs,
+    },
+    /// Forget the answers kept by the session and the system
+    Flush,
+    /// Show the upstreams of the manager and of this machine, and their health
+    Upstreams,
+}
+
+/// A name and a record type.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct QuestionArgs {
+    /// Name to resolve
+    #[arg(value_name = "NAME")]
+    pub name: kubebridge_dns::name::Name,
+    /// Record type
+    #[arg(value_name = "TYPE", default_value = "A")]
+    pub rtype: kubebridge_dns::name::RecordType,
 }
 
 /// Options of `connect`.

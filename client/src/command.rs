@@ -1,6 +1,8 @@
 //! Runs the command that was asked for.
 //!
-//! `connect` and `demo` have modules of their own; here are the short ones.
+//! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
+
+mod dns;
 
 use std::future::Future;
 
@@ -40,6 +42,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
+        Command::Dns(asked) => dns::run(asked, &cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,
         Command::Version => {
             match cli.global.output {

@@ -5,6 +5,7 @@
 //! It changes nothing on the machine: names outside the cluster never notice.
 
 mod backoff;
+pub mod calls;
 mod echo;
 pub mod exchange;
 mod keep;
@@ -31,6 +32,7 @@ use tracing::Instrument;
 use crate::routes::RouteTable;
 use crate::session::Health;
 use crate::task::Essential;
+use calls::Calls;
 use exchange::Exchange;
 use way::Reach;
 
@@ -162,6 +164,8 @@ struct Shared {
     session: watch::Sender<SessionInfo>,
     opened: Mutex<Opened>,
     routes: watch::Sender<RouteTable>,
+    /// The channel that is up.
+    line: watch::Sender<Option<Client>>,
     /// Rung when a query got no reply, so that the echo need not wait for its turn.
     suspicion: Arc<Notify>,
 }
@@ -185,6 +189,7 @@ pub struct Control {
     session: watch::Receiver<SessionInfo>,
     routes: watch::Receiver<RouteTable>,
     exchange: Exchange,
+    calls: Calls,
     suspicion: Arc<Notify>,
 }
 
@@ -211,6 +216,12 @@ impl Control {
         let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
         let (session_sender, session) = watch::channel(session);
         let suspicion = Arc::new(Notify::new());
+        let client = TrafficManagerClient::new(channel.clone());
+        let (line_sender, line) = watch::channel(Some(client));
+        let calls = Calls {
+            line,
+            session: session.clone(),
+        };
         let (exchange, asks) = exchange::channel(tunnel.clone(), Arc::clone(&suspicion));
         let shared = Shared {
             reach,
@@ -220,6 +231,7 @@ impl Control {
             tunnel: tunnel_sender,
             session: session_sender,
             routes: routes_sender,
+            line: line_sender,
             suspicion: Arc::clone(&suspicion),
         };
         let shutdown = CancellationToken::new();
@@ -238,6 +250,7 @@ impl Control {
             session,
             routes,
             exchange,
+            calls,
             suspicion,
         }
     }
@@ -269,6 +282,12 @@ impl Control {
     #[must_use]
     pub fn exchange(&self) -> Exchange {
         self.exchange.clone()
+    }
+
+    /// Returns what calls the manager for people.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
     }
 
     /// Waits until the task ends by itself, which it should not.

@@ -115,7 +115,7 @@ impl World {
         Ok(Self {
             manager,
             control,
-            serving: Serving::start(local, udp, tcp),
+            serving: Serving::start(Arc::new(local), udp, tcp),
             manager_dns,
             session_dns,
         })

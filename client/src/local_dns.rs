@@ -26,6 +26,10 @@ use crate::stale::StaleAnswers;
 use crate::task::Essential;
 use crate::zones::{Destination, Zones};
 
+pub use explained::{Explained, ManagerSide, Source};
+
+mod explained;
+
 /// How long queries in flight may take when the resolver ends: nobody is sent to it any longer.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -67,12 +71,18 @@ impl LocalDns {
     /// Nothing outside our reach may keep an answer of the cluster, so its TTLs become 0, or follow
     /// an alias by itself, so that only the addresses at its end are given.
     async fn ask_cluster(&self, packet: Vec<u8>, query: &Query) -> Option<Vec<u8>> {
-        match self.exchange.ask(packet).await {
+        let outcome = self.exchange.ask(packet).await;
+        self.take(outcome, query).map(|(reply, _)| reply)
+    }
+
+    /// Makes the answer out of what the cluster said, or did not say.
+    fn take(&self, outcome: Result<Vec<u8>, AskError>, query: &Query) -> Option<(Vec<u8>, Source)> {
+        match outcome {
             Ok(reply) => {
                 let mut reply = message::flatten_addresses(reply, query);
                 message::zero_ttls(&mut reply);
                 self.stale.note(query, &reply, self.clock.now());
-                Some(reply)
+                Some((reply, Source::Manager))
             }
             Err(AskError::NotAQuery) => None,
             Err(
@@ -81,18 +91,19 @@ impl LocalDns {
                 | AskError::Overloaded
                 | AskError::Unavailable(_)),
             ) => {
-                if let Some(reply) = self.ask_memory(query, &error) {
+                if let Some((reply, age)) = self.ask_memory(query, &error) {
                     tracing::debug!(name = %query.name, %error, "cluster name answered stale");
-                    return Some(reply);
+                    return Some((reply, Source::Stale { age }));
                 }
                 tracing::debug!(name = %query.name, %error, "cluster name not resolved");
-                Some(message::error_reply(query, ResponseCode::SERVFAIL))
+                let failure = message::error_reply(query, ResponseCode::SERVFAIL);
+                Some((failure, Source::Session))
             }
         }
     }
 
-    /// The cluster's last answer, while the manager is out of reach.
-    fn ask_memory(&self, query: &Query, error: &AskError) -> Option<Vec<u8>> {
+    /// The cluster's last answer and its age, while the manager is out of reach.
+    fn ask_memory(&self, query: &Query, error: &AskError) -> Option<(Vec<u8>, Duration)> {
         if *error != AskError::TunnelDown && !self.exchange.is_down() {
             return None;
         }
@@ -121,20 +132,14 @@ pub struct Serving(Essential);
 impl Serving {
     /// Starts serving on a pair of sockets.
     #[must_use]
-    pub fn start(resolver: LocalDns, udp: UdpSocket, tcp: TcpListener) -> Self {
+    pub fn start(resolver: Arc<LocalDns>, udp: UdpSocket, tcp: TcpListener) -> Self {
         let shutdown = CancellationToken::new();
         let limits = Limits {
             drain: DRAIN,
             ..Limits::default()
         };
         let originals = Arc::clone(&resolver.originals);
-        let serving = server::serve(
-            vec![udp],
-            vec![tcp],
-            Arc::new(resolver),
-            limits,
-            shutdown.clone(),
-        );
+        let serving = server::serve(vec![udp], vec![tcp], resolver, limits, shutdown.clone());
         let stop = shutdown.clone();
         let task = async move {
             // Ends before serving does, which answers first what is in flight.

@@ -6,10 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_dns::explain::Trace;
 use kubebridge_dns::forward::Forwarder;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
-use kubebridge_dns::upstreams::{Settings, Upstreams};
+use kubebridge_dns::upstreams::{Settings, UpstreamStatus, Upstreams};
 use kubebridge_platform::net::Ipv4Net;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
@@ -77,9 +78,20 @@ impl Originals {
         self.addresses.read().clone()
     }
 
+    /// Returns the health of the servers, in their order.
+    #[must_use]
+    pub fn status(&self) -> Arc<[UpstreamStatus]> {
+        self.upstreams.status()
+    }
+
     /// Answers a query as the first server that can.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
         self.forwarder.forward(packet).await
+    }
+
+    /// Answers a query likewise, and tells what each server said.
+    pub async fn explain(&self, packet: &[u8]) -> (Option<Vec<u8>>, Trace) {
+        self.forwarder.explain(packet).await
     }
 
     /// Finds out what a full name resolves to.

@@ -98,7 +98,7 @@ impl StaleAnswers {
         }
     }
 
-    /// Answers a query by what is kept, unless that is too old or known to be wrong.
+    /// Answers a query by what is kept, unless that is too old or known to be wrong; with the age.
     #[must_use]
     pub fn answer(
         &self,
@@ -106,18 +106,23 @@ impl StaleAnswers {
         service: Option<&ServiceName>,
         table: &RouteTable,
         now: Instant,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(Vec<u8>, Duration)> {
         let mut inner = self.inner.lock();
         let question = Question::of(query);
         let kept = inner.kept.get(&question)?;
-        let is_fresh = now.saturating_duration_since(kept.at) <= OLDEST;
-        if !is_fresh || !is_in_line(&kept.reply, query, service, table) {
+        let age = now.saturating_duration_since(kept.at);
+        if age > OLDEST || !is_in_line(&kept.reply, query, service, table) {
             inner.kept.remove(&question);
             return None;
         }
         let reply = message::answer_again(&kept.reply, query)?;
         inner.given += 1;
-        Some(reply)
+        Some((reply, age))
+    }
+
+    /// Forgets every answer, and returns how many there were.
+    pub fn flush(&self) -> usize {
+        std::mem::take(&mut self.inner.lock().kept).len()
     }
 
     /// Returns how many answers could be given now.

@@ -12,8 +12,11 @@ pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+
 pub use document::{
-    LeftoverReport, Leftovers, hosts_document, recover_document, routes_document, status_document,
+    LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
+    dns_upstreams_document, hosts_document, recover_document, routes_document, status_document,
     version_document,
 };
 pub use text::{hosts_text, routes_text, status_text};
@@ -21,7 +24,7 @@ pub use text::{hosts_text, routes_text, status_text};
 /// What is asked over the control socket, one JSON object per line.
 ///
 /// The empty braces make serde refuse further fields: a newer client may mean something by them.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// How the session stands.
@@ -30,6 +33,26 @@ pub enum Request {
     Routes {},
     /// What is in the hosts file for it.
     Hosts {},
+    /// To resolve a name and tell how.
+    DnsTrace {
+        /// The name.
+        name: String,
+        /// The record type.
+        rtype: String,
+        /// To leave the manager's cache aside.
+        fresh: bool,
+    },
+    /// To resolve a name.
+    DnsQuery {
+        /// The name.
+        name: String,
+        /// The record type.
+        rtype: String,
+    },
+    /// To forget the answers it keeps.
+    DnsFlush {},
+    /// How the upstreams of both ends are.
+    DnsUpstreams {},
     /// To end.
     Disconnect {},
 }
@@ -44,6 +67,14 @@ pub enum Reply {
     Routes(RoutesReport),
     /// To [`Request::Hosts`].
     Hosts(HostsListReport),
+    /// To [`Request::DnsTrace`].
+    DnsTrace(Box<TraceReport>),
+    /// To [`Request::DnsQuery`].
+    DnsQuery(QueryReport),
+    /// To [`Request::DnsFlush`].
+    DnsFlush(FlushReport),
+    /// To [`Request::DnsUpstreams`].
+    DnsUpstreams(UpstreamsReport),
     /// To [`Request::Disconnect`], for each thing undone.
     Progress(String),
     /// To [`Request::Disconnect`], last: all is undone, or what could not be.

@@ -6,12 +6,18 @@
 use kubebridge_dns::name::Name;
 use kubebridge_dns::split::Split;
 use kubebridge_platform::scope;
+use serde::{Deserialize, Serialize};
 
 use crate::routes::RouteTable;
 use crate::stale::ServiceName;
 
+pub use rule::Rule;
+
+mod rule;
+
 /// Where a query goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Destination {
     /// To the manager.
     Cluster,
@@ -103,19 +109,32 @@ impl Zones {
     /// Decides where a query for a name goes.
     #[must_use]
     pub fn decide(&self, name: &Name, table: &RouteTable) -> Destination {
+        self.rule(name, table).destination()
+    }
+
+    /// Says by which rule a query for a name goes where it goes.
+    #[must_use]
+    pub fn rule(&self, name: &Name, table: &RouteTable) -> Rule {
         match name.label_count() {
-            0 => Destination::Originals,
-            1 => self.decide_single(name, table),
+            0 => Rule::Root,
+            1 => self.rule_of_single(name, table),
             _ => match self.split.route(name) {
-                Zone::Outside => Destination::Originals,
-                Zone::Cluster if self.is_search_noise(name, table) => Destination::NoSuchName,
-                Zone::Cluster => Destination::Cluster,
+                Zone::Outside => Rule::Outside,
+                Zone::Cluster if self.is_search_noise(name, table) => Rule::SearchNoise,
+                Zone::Cluster => Rule::Suffix,
                 Zone::Shared(namespace) if is_service(name, namespace.as_str(), table) => {
-                    Destination::Cluster
+                    Rule::SharedService
                 }
-                Zone::Shared(_) => Destination::Originals,
+                Zone::Shared(_) => Rule::SharedOutside,
             },
         }
+    }
+
+    /// Finds the longest suffix of the session that a name lies under.
+    #[must_use]
+    pub fn suffix(&self, name: &Name) -> Option<&Name> {
+        let under = self.apexes.iter().filter(|apex| name.ends_with(apex));
+        under.max_by_key(|apex| apex.label_count())
     }
 
     /// Finds the Service a name of the cluster stands for, in one of the session's namespaces.
@@ -162,17 +181,20 @@ impl Zones {
         }
     }
 
-    fn decide_single(&self, name: &Name, table: &RouteTable) -> Destination {
+    fn rule_of_single(&self, name: &Name, table: &RouteTable) -> Rule {
         let label = text_labels(name).swap_remove(0);
-        if !table.is_known(&self.namespace) || table.service(&self.namespace, &label).is_some() {
-            return Destination::Cluster;
+        if !table.is_known(&self.namespace) {
+            return Rule::RoutesUnknown;
+        }
+        if table.service(&self.namespace, &label).is_some() {
+            return Rule::Service;
         }
         // NXDOMAIN would deny the names below it as well (RFC 8020).
         let has_names_below = self.apexes.iter().any(|apex| apex.ends_with(name));
         if has_names_below || is_public_tld(&label) {
-            Destination::NoData
+            Rule::NamesBelow
         } else {
-            Destination::NoSuchName
+            Rule::NoService
         }
     }
 }

@@ -3,12 +3,12 @@
 //! Pure, and asked twice: before the cache about the name asked, and after it about the names an
 //! answer points to, because answers of names that are never expanded are shared between views.
 
-use crate::name::{MAX_LABEL, Name};
+use crate::name::{AsName, MAX_LABEL, Name};
 use crate::search::never_expanded;
 use crate::view::{BarePolicy, Grant, View};
 
 /// Says whether a name is outside the cluster's namespaces or in one that is granted.
-pub(crate) fn may_see(view: &View, name: &Name) -> bool {
+pub(crate) fn may_see(view: &View, name: &impl AsName) -> bool {
     match &view.grant {
         Grant::All => true,
         Grant::Namespaces(granted) => match namespace_of(name, &view.cluster_domain) {
@@ -49,21 +49,22 @@ impl View {
 }
 
 /// Says whether the bare form of a name may be sent to upstreams.
-pub(crate) fn may_send_bare(view: &View, name: &Name) -> bool {
+pub(crate) fn may_send_bare(view: &View, name: &impl AsName) -> bool {
+    let name = name.as_name();
     match &view.bare {
         BarePolicy::LastToUpstreams | BarePolicy::Never => true,
         BarePolicy::OnlyUnder(domains) => {
             name.ends_with(&view.cluster_domain)
-                || is_reverse(name)
+                || is_reverse(&name)
                 || domains.iter().any(|domain| name.ends_with(domain))
         }
     }
 }
 
 /// Says whether a name lies in the reverse trees; a laptop sends only those of cluster addresses here.
-pub(crate) fn is_reverse(name: &Name) -> bool {
+pub(crate) fn is_reverse(name: &impl AsName) -> bool {
     let mut last_two = [&b""[..]; 2];
-    for label in name.labels() {
+    for label in name.as_name().labels() {
         last_two = [last_two[1], label];
     }
     let [second, top] = last_two;
@@ -72,7 +73,8 @@ pub(crate) fn is_reverse(name: &Name) -> bool {
 }
 
 /// Returns the namespace of a name at or under `NS.svc.DOMAIN` or `NS.pod.DOMAIN`, in its own case.
-pub(crate) fn namespace_of<'a>(name: &'a Name, cluster_domain: &Name) -> Option<&'a [u8]> {
+pub(crate) fn namespace_of<'a>(name: &'a impl AsName, cluster_domain: &Name) -> Option<&'a [u8]> {
+    let name = name.as_name();
     if !name.ends_with(cluster_domain) {
         return None;
     }

@@ -13,13 +13,16 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
+use crate::explain::{
+    Asked, Event, NotAsked, OwnVerdict, Recording, Said, note, note_spared, note_unfit,
+};
 use crate::interpret::{Finding, Kind, NoReply, Told};
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
 use crate::policy::{FanoutPolicy, Turns};
 use crate::records::{LocalRecords, NoLocalRecords};
 use crate::search::{Candidate, Stage};
-use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Verdict};
+use crate::settle::{AnswerOrder, Decision, Outcome, Settle, Settled, Spot, Status, Verdict};
 use crate::upstreams::{Member, usable};
 
 /// The most upstream queries of one client query, aliases included (design §3, Bounds).
@@ -38,6 +41,8 @@ pub(crate) struct Fanout {
     pub(crate) policy: FanoutPolicy,
     pub(crate) deadline: Instant,
     pub(crate) spent: Arc<AtomicUsize>,
+    /// Where somebody wants to know how the answer comes about.
+    pub(crate) recording: Recording,
 }
 
 /// The verdict, and the finding it points at.
@@ -51,6 +56,8 @@ pub(crate) struct Outcomes {
     pub(crate) reason: Option<ExtendedError>,
     /// Where the aliases that were met led, the winner's and the others'.
     pub(crate) aliases: Vec<Name>,
+    /// How each candidate stood at the end, where somebody wants to know.
+    pub(crate) standings: Vec<Option<Status>>,
 }
 
 /// A source's finding about a candidate, on its way.
@@ -124,7 +131,9 @@ impl Fanout {
                 if chain.len() > MOST_ALIASES + 1 || chain[..chain.len() - 1].contains(at) {
                     return Finding::failed_for_now();
                 }
-                match Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype) {
+                let told = Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype);
+                self.note_own(at, &told);
+                match told {
                     Told::Follow(next) => chain.push(next),
                     Told::AskUpstreams => break self.upstream_finding(at.clone()).await,
                     Told::Finding(finding) => break finding,
@@ -134,6 +143,15 @@ impl Fanout {
                 finding.behind_alias(&link[0], &link[1])
             })
         })
+    }
+
+    fn note_own(&self, name: &Name, told: &Told) {
+        if let Some(recorder) = &self.recording
+            && let Some(verdict) = OwnVerdict::of(told)
+        {
+            let name = name.clone();
+            recorder.push(Event::Own { name, verdict });
+        }
     }
 
     /// Takes one upstream query out of the allowance.
@@ -169,7 +187,9 @@ impl Run<'_> {
                 candidate: index,
                 source: 0,
             };
-            match Told::by(verdict, &candidate.name, rtype) {
+            let told = Told::by(verdict, &candidate.name, rtype);
+            self.fanout.note_own(&candidate.name, &told);
+            match told {
                 Told::Finding(finding) => {
                     self.settle.expect(index, 1);
                     let is_end = matches!(finding.outcome, Outcome::Data | Outcome::NoData(_))
@@ -201,6 +221,8 @@ impl Run<'_> {
         let mut members = usable(&self.fanout.members, &self.candidates[candidate].name);
         self.fanout.policy.arrange(&mut members);
         members.truncate(most);
+        let name = &self.candidates[candidate].name;
+        note_unfit(&self.fanout.recording, &self.fanout.members, &members, name);
         if members.is_empty() && !self.fanout.members.is_empty() {
             // All of them lead back to us for this name, which may change any time.
             self.settle.expect(candidate, 1);
@@ -233,17 +255,30 @@ impl Run<'_> {
         let source = self.settle.expect_another(candidate);
         let spot = Spot { candidate, source };
         if !self.fanout.may_spend() {
+            note(&self.fanout.recording, || Event::NotAsked {
+                name: Some(self.candidates[candidate].name.clone()),
+                upstream: member.spec().clone(),
+                because: NotAsked::Allowance,
+            });
             self.take(spot, Finding::failed());
             return;
         }
         let (name, kind) = (self.candidates[candidate].name.clone(), self.fanout.kind);
         let deadline = self.fanout.deadline;
+        let recording = self.fanout.recording.clone();
         self.asking.push(Box::pin(async move {
+            let asked = Asked::begin(&recording, &name, member.spec());
             let reply = member.ask(&name, kind, deadline).await;
-            let finding = match reply {
-                Ok(reply) => Finding::of_reply(&reply, &name, kind),
-                Err(reason) => Finding::unanswered(reason),
+            let finding = match &reply {
+                Ok(reply) => Finding::of_reply(reply, &name, kind),
+                Err(error) => Finding::unanswered(NoReply::from(&**error)),
             };
+            if let Some(asked) = asked {
+                asked.said(match &reply {
+                    Ok(reply) => Said::by(reply, &finding),
+                    Err(error) => Said::nothing(error),
+                });
+            }
             (spot, finding)
         }));
     }
@@ -268,6 +303,7 @@ impl Run<'_> {
             let until = match self.settle.decide(Instant::now()) {
                 Decision::Done(verdict) => return verdict,
                 Decision::Launch => {
+                    note(&self.fanout.recording, || Event::LastStage);
                     self.launch(Stage::Second);
                     continue;
                 }
@@ -280,7 +316,10 @@ impl Run<'_> {
                 Some((spot, finding)) = self.asking.next() => self.take(spot, finding),
                 () = sleep_until(until) => {
                     if Instant::now() >= self.fanout.deadline {
+                        note(&self.fanout.recording, || Event::DeadlineOver);
                         self.settle.give_up();
+                    } else {
+                        note(&self.fanout.recording, || Event::WindowOver);
                     }
                 }
             }
@@ -293,6 +332,14 @@ impl Run<'_> {
             .iter()
             .all(|(_, finding)| finding.keeps_failure);
         let reason = self.reason();
+        for lane in &self.lanes {
+            let (name, taken) = (&self.candidates[lane.candidate].name, lane.turns.taken());
+            note_spared(&self.fanout.recording, &lane.members, taken, name);
+        }
+        let standings = match self.fanout.recording {
+            Some(_) => self.settle.standings(Instant::now()),
+            None => Vec::new(),
+        };
         let records = self
             .findings
             .iter()
@@ -318,6 +365,7 @@ impl Run<'_> {
             keeps_failure,
             reason,
             aliases,
+            standings,
         }
     }
 
@@ -330,7 +378,7 @@ impl Run<'_> {
             match finding.no_reply? {
                 NoReply::Silence => silent = true,
                 NoReply::Network => {}
-                NoReply::Other => return None,
+                NoReply::Other | NoReply::NoRoom => return None,
             }
         }
         let reason = if silent {

@@ -14,17 +14,17 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::interpret::{Kind, NoReply};
+use crate::interpret::Kind;
 use crate::message::CLASS_IN;
 use crate::name::Name;
-use crate::upstream::OutgoingQuery;
+use crate::upstream::{ExchangeError, OutgoingQuery};
 use crate::upstreams::Member;
 
 #[cfg(test)]
 mod tests;
 
 /// The reply's bytes, or why there is none.
-pub(crate) type Reply = Result<Arc<[u8]>, NoReply>;
+pub(crate) type Reply = Result<Arc<[u8]>, Arc<ExchangeError>>;
 
 /// A joined exchange that ended without a reply is begun again only if at least this much of the joiner's own time is left.
 const WORTH_ASKING_AGAIN: Duration = Duration::from_millis(50);
@@ -112,7 +112,7 @@ async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> R
         Err(error) => {
             let upstream = member.spec();
             debug!(%upstream, %name, %error, "no reply from upstream");
-            Err(NoReply::from(&error))
+            Err(Arc::new(error))
         }
     }
 }

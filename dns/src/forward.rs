@@ -13,6 +13,9 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::explain::{
+    Asked, CacheUse, Event, Recorder, Recording, Said, Trace, note_spared, note_unfit,
+};
 use crate::message::{Checked, Query, check, error_reply};
 use crate::name::ResponseCode;
 use crate::policy::{HEDGE, Turns};
@@ -61,13 +64,29 @@ impl Forwarder {
     /// out. When none is left the answer is SERVFAIL.
     pub async fn forward(&self, packet: &[u8]) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.answer(&query).await),
+            Checked::Query(query) => Some(self.answer(&query, &None).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
     }
 
-    async fn answer(&self, query: &Query) -> Vec<u8> {
+    /// Answers a packet as [`forward`](Self::forward) does, and tells what each upstream said.
+    pub async fn explain(&self, packet: &[u8]) -> (Option<Vec<u8>>, Trace) {
+        let recorder = Recorder::new(CacheUse::Normal);
+        let reply = match check(packet) {
+            Checked::Query(query) => {
+                let (name, rtype) = (query.name.clone(), query.rtype);
+                recorder.push(Event::Question { name, rtype });
+                Some(self.answer(&query, &Some(Arc::clone(&recorder))).await)
+            }
+            Checked::Reply(reply) => Some(reply),
+            Checked::Drop => None,
+        };
+        let trace = recorder.finish(reply.as_deref());
+        (reply, trace)
+    }
+
+    async fn answer(&self, query: &Query, recording: &Recording) -> Vec<u8> {
         // Upstreams are always asked to recurse, and this asker does not want that.
         if !query.rd {
             return error_reply(query, ResponseCode::REFUSED);
@@ -75,7 +94,7 @@ impl Forwarder {
         let asked = OutgoingQuery::from(query);
         let end = Instant::now() + self.total;
         for left in (0..ROUNDS).rev() {
-            match self.round(query, &asked, end).await {
+            match self.round(query, &asked, end, recording).await {
                 Round::Reply(reply) => return reply,
                 Round::Unreached if left > 0 && Instant::now() + PAUSE < end => sleep(PAUSE).await,
                 Round::Unreached | Round::Refused => break,
@@ -85,8 +104,15 @@ impl Forwarder {
     }
 
     /// Asks each upstream once, in order, until one gives an answer.
-    async fn round(&self, query: &Query, asked: &OutgoingQuery, end: Instant) -> Round {
+    async fn round(
+        &self,
+        query: &Query,
+        asked: &OutgoingQuery,
+        end: Instant,
+        recording: &Recording,
+    ) -> Round {
         let members = self.upstreams.usable(&query.name);
+        note_unfit(recording, &self.upstreams.members(), &members, &query.name);
         let mut turns = Turns::new(members.len(), Instant::now());
         let mut asking: FuturesUnordered<BoxFuture<'_, Attempt>> = FuturesUnordered::new();
         let mut otherwise = Round::Unreached;
@@ -94,7 +120,12 @@ impl Forwarder {
             while let Some(turn) = turns.take(Instant::now(), |_| HEDGE) {
                 let member = &members[turn];
                 asking.push(Box::pin(async move {
-                    (turn, member.exchange(asked, end).await)
+                    let told = Asked::begin(recording, &query.name, member.spec());
+                    let said = member.exchange(asked, end).await;
+                    if let Some(told) = told {
+                        told.said(Said::of_exchange(&said));
+                    }
+                    (turn, said)
                 }));
             }
             let due = turns.due();
@@ -107,7 +138,10 @@ impl Forwarder {
             };
             let is_reply = reply.is_ok();
             match usable(reply, query, &members[turn]) {
-                Some(reply) => return Round::Reply(reply),
+                Some(reply) => {
+                    note_spared(recording, &members, turns.taken(), &query.name);
+                    return Round::Reply(reply);
+                }
                 None if is_reply => otherwise = Round::Refused,
                 None => {}
             }

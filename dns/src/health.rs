@@ -21,8 +21,8 @@ const LONG_SILENCE: Duration = Duration::from_millis(300);
 /// Silences that began within this time are one: a slow name is asked for in several types and ranks at once.
 const SAME_MOMENT: Duration = Duration::from_millis(50);
 /// An upstream that was asked and said nothing for this long is worth a probe, even if nobody waited for it:
-/// the others may just have been faster each time.
-const UNHEARD: Duration = Duration::from_secs(1);
+/// the others may just have been faster each time. As long as between two probes, so that it costs no more.
+const UNHEARD: Duration = Duration::from_millis(500);
 /// The shortest time an upstream is given before another is asked beside it (performance.md, Fan-out).
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(20);
 /// The waiting windows of negatives: three round trips, within these bounds (design §3, Fan-out).

@@ -50,8 +50,10 @@ pub(crate) enum NoReply {
     Silence,
     /// The operating system or the server's connection failed.
     Network,
-    /// What came was no DNS message, or we had no room to ask.
+    /// What came was no DNS message.
     Other,
+    /// We had no room to ask: nothing is known of the upstream.
+    NoRoom,
 }
 
 impl Finding {
@@ -70,6 +72,8 @@ impl Finding {
     pub(crate) fn unanswered(reason: NoReply) -> Self {
         Self {
             no_reply: Some(reason),
+            // Shed, if it was for want of room: the next query may find some.
+            keeps_failure: reason != NoReply::NoRoom,
             ..Self::failed()
         }
     }
@@ -136,9 +140,8 @@ impl From<&ExchangeError> for NoReply {
             | ExchangeError::Closed
             | ExchangeError::Tls { .. }
             | ExchangeError::Proxy { .. } => Self::Network,
-            ExchangeError::Malformed(_)
-            | ExchangeError::HttpStatus(_)
-            | ExchangeError::Overloaded => Self::Other,
+            ExchangeError::Malformed(_) | ExchangeError::HttpStatus(_) => Self::Other,
+            ExchangeError::Overloaded => Self::NoRoom,
         }
     }
 }

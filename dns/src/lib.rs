@@ -5,6 +5,7 @@
 
 mod access;
 mod cache;
+pub mod explain;
 mod fanout;
 mod flight;
 pub mod forward;

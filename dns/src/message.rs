@@ -13,6 +13,7 @@ mod edns;
 mod fit;
 mod flatten;
 mod header;
+mod plain;
 mod rdata;
 mod reply;
 #[cfg(test)]
@@ -32,7 +33,9 @@ pub use ttl::zero_ttls;
 
 pub(crate) use build::Builder;
 pub(crate) use edns::ExtendedError;
+pub(crate) use fit::payload_of;
 pub(crate) use header::{Header, flags};
+pub(crate) use plain::PlainQuery;
 pub(crate) use rdata::{name_positions, names_in};
 pub(crate) use reply::{Record, Reply};
 pub(crate) use wire::{Frame, Located};
@@ -146,7 +149,7 @@ pub fn error_reply(query: &Query, code: ResponseCode) -> Vec<u8> {
         Vec::with_capacity(Header::LENGTH + query.name.as_wire().len() + 4 + Edns::LENGTH);
     let mut header = Header {
         id: query.id,
-        flags: reply_flags(query, code),
+        flags: reply_flags(query.into(), code),
         counts: [1, 0, 0, 0],
     };
     header.counts[3] = u16::from(query.edns.is_some());
@@ -159,7 +162,7 @@ pub fn error_reply(query: &Query, code: ResponseCode) -> Vec<u8> {
 }
 
 /// Gives the flags of every reply: QR and RA set, RD and CD copied, the lower bits of the code.
-pub(crate) fn reply_flags(query: &Query, code: ResponseCode) -> u16 {
+pub(crate) fn reply_flags(query: PlainQuery<'_>, code: ResponseCode) -> u16 {
     let rd = if query.rd { flags::RD } else { 0 };
     let cd = if query.cd { flags::CD } else { 0 };
     flags::QR | flags::RA | rd | cd | (code.0 & flags::RCODE)

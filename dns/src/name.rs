@@ -8,11 +8,13 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+mod borrowed;
 #[cfg(test)]
 mod tests;
 mod text;
 mod types;
 
+pub(crate) use borrowed::{AsName, NameRef};
 pub use types::{RecordType, ResponseCode, UnknownRecordType};
 
 /// The longest name in wire form, root label included (RFC 1035 §2.3.4).
@@ -85,16 +87,7 @@ impl Name {
 
     /// Iterates over the labels from the left, without the root label.
     pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.0[..];
-        std::iter::from_fn(move || {
-            let (length, tail) = rest.split_first()?;
-            if *length == 0 {
-                return None;
-            }
-            let (label, next) = tail.split_at(usize::from(*length));
-            rest = next;
-            Some(label)
-        })
+        NameRef::from(self).labels()
     }
 
     /// Counts the labels, without the root label.
@@ -153,13 +146,7 @@ impl Name {
 
     /// Finds where `suffix` begins in the wire form, on a label boundary.
     fn suffix_start(&self, suffix: &Self) -> Option<usize> {
-        let start = self.0.len().checked_sub(suffix.0.len())?;
-        let mut at = 0;
-        while at < start {
-            at += 1 + usize::from(self.0[at]);
-        }
-        // Length octets are at most 63, so folding the case of whole wire forms never confuses one with a letter.
-        (at == start && self.0[start..].eq_ignore_ascii_case(&suffix.0)).then_some(start)
+        NameRef::from(self).suffix_start(suffix)
     }
 }
 

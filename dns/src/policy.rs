@@ -87,6 +87,11 @@ impl Turns {
         }
     }
 
+    /// Says how many turns were taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
     /// Nobody else is to be asked.
     pub(crate) fn end(&mut self) {
         self.count = self.taken;

@@ -14,9 +14,11 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, trace, trace_span};
 
 use self::noticed::Noticed;
+use self::stale::Asked;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
+use crate::explain::{Event, Flight, Recording, Rule, Verdict, note};
 use crate::fanout::{Fanout, Outcomes};
 use crate::interpret::Kind;
 use crate::message::{Checked, Query, check, error_reply};
@@ -30,13 +32,17 @@ use crate::upstreams::{self, Member, Upstreams};
 use crate::view::View;
 
 pub use self::asker::Asker;
+pub use self::stale::StaleSettings;
 pub use self::stats::Stats;
 pub use crate::policy::FanoutPolicy;
 pub use crate::settle::AnswerOrder;
 
 mod asker;
+mod at_hand;
+mod explained;
 mod noticed;
 mod special;
+mod stale;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -56,6 +62,9 @@ const DEFAULT_CACHE_ENTRIES: usize = 50_000;
 const DEFAULT_IN_FLIGHT: usize = 2048;
 /// Queries that wait for a resolution, their own or another's: a task and a packet each.
 const MOST_WAITING: usize = 16_384;
+/// Answers made anew at once before their time is over: a few per upstream and round trip, and never
+/// more than a small part of the resolutions under way.
+const MOST_RENEWALS: usize = 64;
 
 /// What a resolver is made of.
 #[derive(Clone)]
@@ -74,12 +83,17 @@ pub struct ResolverConfig {
     pub cache_entries: usize,
     /// The most resolutions under way at once; queries for more are answered SERVFAIL.
     pub in_flight_limit: usize,
+    /// Whether and how answers are given whose time is over, when no upstream replies.
+    pub stale: Option<StaleSettings>,
+    /// Whether answers that are asked for again and again are made anew before their time is over.
+    pub prefetch: bool,
 }
 
 /// Answers queries.
 pub struct Resolver {
     engine: Arc<Engine>,
     waiting: Arc<Semaphore>,
+    renewals: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
     /// Ends the tasks when the resolver goes.
@@ -98,6 +112,8 @@ struct Engine {
     counts: Counts,
     order: AnswerOrder,
     policy: FanoutPolicy,
+    stale: Option<StaleSettings>,
+    prefetch: bool,
 }
 
 impl ResolverConfig {
@@ -116,6 +132,8 @@ impl ResolverConfig {
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
+            stale: None,
+            prefetch: false,
         }
     }
 }
@@ -134,10 +152,13 @@ impl Resolver {
             counts: Counts::default(),
             order: config.answer_order,
             policy: config.fanout,
+            stale: config.stale,
+            prefetch: config.prefetch,
         };
         Arc::new(Self {
             engine: Arc::new(engine),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            renewals: Arc::new(Semaphore::new(MOST_RENEWALS)),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
@@ -147,7 +168,7 @@ impl Resolver {
     /// Answers a packet with a whole, untruncated reply; `None` says nothing.
     pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, &asker.view).await),
+            Checked::Query(query) => Some(self.reply(query, &asker.view, &None).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
@@ -176,24 +197,34 @@ impl Resolver {
         &self.engine.upstreams
     }
 
-    async fn reply(&self, query: Query, view: &Arc<View>) -> Vec<u8> {
+    async fn reply(&self, query: Query, view: &Arc<View>, recording: &Recording) -> Vec<u8> {
         let now = Instant::now();
         if let Some(resolution) = special::answer(&query, view) {
+            note(recording, || Event::Rule {
+                name: query.name.clone(),
+                rule: Rule::Special,
+            });
             return Entry::new(&query, &resolution, Dependencies::default(), now)
                 .reply(&query, now);
         }
         let shared = never_expanded(&query.name, view);
+        explained::note_way(recording, &query.name, view);
         if !may_see(view, &query.name) || shared && !may_send_bare(view, &query.name) {
             return error_reply(&query, ResponseCode::REFUSED);
         }
         self.engine.notice_changes();
         let key = Key::new(&query, (!shared).then_some(view.id));
-        let cached = self.engine.cache.get(&key, now);
-        self.engine.counts.looked_up(cached.is_some());
+        let cached = self.engine.look_up(&key, now, recording);
         let entry = match cached {
-            Some(entry) => Some(entry),
-            None if query.rd => self.resolve(key, &query, view).await,
-            None => self.engine.local_only(&query, view).await.map(Arc::new),
+            Some(entry) => {
+                self.renew_if_due(&entry, now, || (key, query.clone(), Arc::clone(view)));
+                Some(entry)
+            }
+            None if query.rd => self.resolve(key, &query, view, recording).await,
+            None => {
+                note(recording, || Event::Flight(Flight::OwnRecordsOnly));
+                self.engine.local_only(&query, view).await.map(Arc::new)
+            }
         };
         let Some(entry) = entry else {
             let code = if query.rd {
@@ -210,21 +241,31 @@ impl Resolver {
             .iter()
             .all(|name| may_see(view, name))
         {
+            note(recording, || Event::Withheld);
             return error_reply(&query, ResponseCode::REFUSED);
         }
         entry.reply(&query, Instant::now())
     }
 
     /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
-    async fn resolve(&self, key: Key, query: &Query, view: &Arc<View>) -> Option<Arc<Entry>> {
-        let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
-        let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
-        let (query, view) = (query.clone(), Arc::clone(view));
+    async fn resolve(
+        &self,
+        key: Key,
+        query: &Query,
+        view: &Arc<View>,
+        recording: &Recording,
+    ) -> Option<Arc<Entry>> {
+        let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            self.engine.counts.shed();
+            note(recording, || Event::Shed);
+            return None;
+        };
+        let asked = self.asked(key, query, view, recording);
         let resolving = async move {
             let _permit = permit;
             tokio::select! {
-                entry = engine.cache.once(&key, || engine.lead(&query, &view)) => Some(entry),
-                () = stop.cancelled() => None,
+                entry = asked.make() => Some(entry),
+                () = asked.stop.cancelled() => None,
             }
         };
         self.tasks
@@ -232,23 +273,74 @@ impl Resolver {
             .await
             .ok()?
     }
+
+    /// Makes an answer anew in the background, if its time is nearly over and it is wanted.
+    fn renew_if_due(
+        &self,
+        entry: &Arc<Entry>,
+        now: Instant,
+        question: impl FnOnce() -> (Key, Query, Arc<View>),
+    ) {
+        if !self.engine.prefetch || !entry.is_due(now) {
+            return;
+        }
+        let Ok(permit) = Arc::clone(&self.renewals).try_acquire_owned() else {
+            return entry.put_off();
+        };
+        self.engine.counts.renewed();
+        let (key, query, view) = question();
+        let (asked, entry) = (self.asked(key, &query, &view, &None), Arc::clone(entry));
+        let renewing = async move {
+            let _permit = permit;
+            let cache = &asked.engine.cache;
+            tokio::select! {
+                () = cache.renew(&asked.key, &entry, || asked.renew(&entry)) => {}
+                () = asked.stop.cancelled() => {}
+            }
+        };
+        self.tasks.spawn(renewing.instrument(trace_span!("renew")));
+    }
+
+    fn asked(&self, key: Key, query: &Query, view: &Arc<View>, recording: &Recording) -> Asked {
+        Asked {
+            engine: Arc::clone(&self.engine),
+            key,
+            query: query.clone(),
+            view: Arc::clone(view),
+            recording: recording.clone(),
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        }
+    }
 }
 
 impl Engine {
     /// Resolves a query for everyone who waits for it.
-    async fn lead(&self, query: &Query, view: &View) -> Entry {
+    async fn lead(&self, query: &Query, view: &View, recording: &Recording) -> Entry {
         let candidates = candidates(&query.name, view);
         let (resolution, aliases) = match self.flights.try_acquire() {
             // Shed: not remembered, the next query may find room.
-            Err(_) => (Resolution::failure(false), vec![]),
-            Ok(_) if candidates.is_empty() => (Resolution::empty(ResponseCode::REFUSED), vec![]),
+            Err(_) => {
+                self.counts.shed();
+                note(recording, || Event::Shed);
+                (Resolution::failure(false), vec![])
+            }
+            Ok(_) if candidates.is_empty() => {
+                note(recording, || Event::Verdict(Verdict::NothingToTry));
+                (Resolution::empty(ResponseCode::REFUSED), vec![])
+            }
             Ok(_flight) => {
                 let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
-                let mut outcomes = self.fanout(query, view, members).run(&candidates).await;
+                let fanout = self.fanout(query, view, members, recording);
+                let mut outcomes = fanout.run(&candidates).await;
                 // A failure from before an upstream came back tells nothing about now.
                 outcomes.keeps_failure &= self.upstreams.epoch() == before;
                 let aliases = outcomes.aliases.clone();
-                (conclude(&query.name, &candidates, outcomes), aliases)
+                let passed_over = outcomes.verdict.passed_over;
+                explained::note_outcomes(recording, &query.name, &candidates, &outcomes);
+                let resolution = conclude(&query.name, &candidates, outcomes);
+                explained::note_kept(recording, &resolution, passed_over);
+                (resolution, aliases)
             }
         };
         trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
@@ -270,7 +362,7 @@ impl Engine {
     async fn local_only(&self, query: &Query, view: &View) -> Option<Entry> {
         let candidates = candidates(&query.name, view);
         let outcomes = self
-            .fanout(query, view, Arc::from([]))
+            .fanout(query, view, Arc::from([]), &None)
             .run(&candidates)
             .await;
         let aliases = outcomes.aliases.clone();
@@ -279,7 +371,13 @@ impl Engine {
             .then(|| finish(query, view, candidates, aliases, &resolution))
     }
 
-    fn fanout(&self, query: &Query, view: &View, members: Arc<[Arc<Member>]>) -> Fanout {
+    fn fanout(
+        &self,
+        query: &Query,
+        view: &View,
+        members: Arc<[Arc<Member>]>,
+        recording: &Recording,
+    ) -> Fanout {
         let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
         let total = if is_probe {
             self.total.get().min(PROBE_TOTAL)
@@ -299,6 +397,7 @@ impl Engine {
             policy: self.policy,
             deadline: Instant::now() + total,
             spent: Arc::new(AtomicUsize::new(0)),
+            recording: recording.clone(),
         }
     }
 }

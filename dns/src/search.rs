@@ -4,7 +4,7 @@
 //! which of them wait until all others were negative. Who answers is not known here.
 
 use crate::access::{is_reverse, may_see, may_send_bare};
-use crate::name::Name;
+use crate::name::{AsName, Name};
 use crate::view::{BarePolicy, View};
 
 #[cfg(test)]
@@ -78,10 +78,11 @@ pub(crate) fn candidates(asked: &Name, view: &View) -> Vec<Candidate> {
 
 /// Says whether a name is asked as it is, in every view alike: names under the cluster domain or a
 /// configured zone, reverse names, and the root.
-pub(crate) fn never_expanded(asked: &Name, view: &View) -> bool {
+pub(crate) fn never_expanded(asked: &impl AsName, view: &View) -> bool {
+    let asked = asked.as_name();
     asked.is_root()
         || asked.ends_with(&view.cluster_domain)
-        || is_reverse(asked)
+        || is_reverse(&asked)
         || view.absolute_zones.iter().any(|zone| asked.ends_with(zone))
 }
 

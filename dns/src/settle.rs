@@ -88,7 +88,7 @@ struct Contender {
 
 /// What is known about a contender at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+pub(crate) enum Status {
     Pending(Option<Instant>),
     Data(usize),
     NoData(usize, Option<u32>),
@@ -266,6 +266,14 @@ impl Settle {
             better,
             passed_over,
         })
+    }
+
+    /// Says how each candidate stands; `None` is for those whose stage did not begin.
+    pub(crate) fn standings(&self, now: Instant) -> Vec<Option<Status>> {
+        let standing = |contender: &Contender| {
+            (contender.stage <= self.stage).then(|| contender.status(now, self.window))
+        };
+        self.contenders.iter().map(standing).collect()
     }
 
     fn launched(&self) -> impl Iterator<Item = (usize, &Contender)> {

@@ -7,6 +7,7 @@
 pub mod cidr;
 pub mod codec;
 pub mod error;
+pub mod explain;
 pub mod names;
 pub mod routes;
 pub mod session;

@@ -9,6 +9,8 @@ mod bad_input;
 mod changes;
 mod credentials;
 mod demo;
+mod dns_tools;
+mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;

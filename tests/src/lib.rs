@@ -19,16 +19,18 @@ pub mod control_plane;
 pub mod coredns;
 pub mod kubelet;
 pub mod laptop;
+pub mod nameserver;
 pub mod outside;
 pub mod relay;
 
-mod wire;
+pub mod wire;
 
 pub mod caller;
 pub mod dig;
 pub mod lookup;
 pub mod prober;
 pub mod snapshot;
+pub mod tool;
 
 pub mod lab;
 pub mod product;

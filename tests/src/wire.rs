@@ -3,12 +3,12 @@
 use std::net::Ipv4Addr;
 
 /// A question for the A records of `name`, recursion desired.
-pub(crate) fn query(number: u16, name: &str) -> Vec<u8> {
+pub fn query(number: u16, name: &str) -> Vec<u8> {
     question(number, name, 1)
 }
 
 /// A question for the records of `name` of the type with this number, recursion desired.
-pub(crate) fn question(number: u16, name: &str, kind: u16) -> Vec<u8> {
+pub fn question(number: u16, name: &str, kind: u16) -> Vec<u8> {
     let mut packet = number.to_be_bytes().to_vec();
     packet.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in name.split('.') {
@@ -22,7 +22,7 @@ pub(crate) fn question(number: u16, name: &str, kind: u16) -> Vec<u8> {
 }
 
 /// The number of a reply and its response code.
-pub(crate) fn head(reply: &[u8]) -> Option<(u16, u8)> {
+pub fn head(reply: &[u8]) -> Option<(u16, u8)> {
     let [high, low, _, flags, ..] = *reply else {
         return None;
     };
@@ -30,7 +30,7 @@ pub(crate) fn head(reply: &[u8]) -> Option<(u16, u8)> {
 }
 
 /// Whether a record of `reply` has this address.
-pub(crate) fn has_address(reply: &[u8], address: Ipv4Addr) -> bool {
+pub fn has_address(reply: &[u8], address: Ipv4Addr) -> bool {
     let mut data = vec![0, 4];
     data.extend(address.octets());
     reply.windows(data.len()).any(|bytes| bytes == data)

@@ -7,6 +7,7 @@
     reason = "a tidy check stops at the first thing it cannot read"
 )]
 
+mod conformance;
 mod dependencies;
 mod files;
 mod tree;

@@ -59,7 +59,7 @@ pub async fn start(config: Config) -> Result<Running> {
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
-    let engine = settings.resolver(config.resolution.answer_order, &followed.ways)?;
+    let engine = settings.resolver(&config.resolution, &followed.ways)?;
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
     let shutdown = CancellationToken::new();
@@ -95,6 +95,7 @@ pub async fn start(config: Config) -> Result<Running> {
         metrics: Arc::clone(&metrics),
         gate: guarded.gate,
         audit: guarded.audit,
+        explains: Arc::default(),
         shutdown: shutdown.clone(),
     };
     let exposition = Exposition::new(

@@ -66,10 +66,16 @@ pub struct Resolution {
     pub cluster_domain: Option<Name>,
     /// Which answer wins.
     pub answer_order: AnswerOrder,
+    /// How upstreams are asked.
+    pub fanout: Fanout,
     /// Whether an expanded name is also tried as it is.
     pub bare_single_label: BareSingleLabel,
     /// Zones whose names are never expanded.
     pub absolute_zones: Vec<Name>,
+    /// How long after their time answers are given when no upstream replies; not at all without it.
+    pub serve_stale: Option<Duration>,
+    /// Whether answers that are asked for again and again are made anew before their time is over.
+    pub prefetch: bool,
 }
 
 /// Where Services come from.
@@ -115,6 +121,15 @@ pub enum AnswerOrder {
     Search,
     /// The first to arrive.
     First,
+}
+
+/// How upstreams are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fanout {
+    /// All at once.
+    All,
+    /// The best one first, the next when it fails or is late.
+    Hedged,
 }
 
 /// Whether an expanded name is also tried as it is.
@@ -268,8 +283,11 @@ impl Default for Resolution {
             attempts: None,
             cluster_domain: None,
             answer_order: AnswerOrder::Search,
+            fanout: Fanout::All,
             bare_single_label: BareSingleLabel::Last,
             absolute_zones: Vec::new(),
+            serve_stale: None,
+            prefetch: false,
         }
     }
 }

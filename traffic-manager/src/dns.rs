@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kubebridge_dns::resolv_conf::{self, Nameserver, ResolvConf};
 use kubebridge_dns::resolver::{
-    AnswerOrder as Order, Asker, LONGEST_TOTAL, Resolver, ResolverConfig,
+    AnswerOrder as Order, Asker, FanoutPolicy, LONGEST_TOTAL, Resolver, ResolverConfig,
+    StaleSettings,
 };
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_dns::upstream::{
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{AnswerOrder, BareSingleLabel, Resolution};
+use crate::config::{AnswerOrder, BareSingleLabel, Fanout, Resolution};
 use crate::failure::{Exit, Failure};
 use crate::file_watch::FileWatch;
 use crate::metrics::Metrics;
@@ -108,14 +109,21 @@ impl Settings {
     /// When an encrypted upstream cannot be set up: no trust store, an unusable proxy.
     pub fn resolver(
         &self,
-        order: AnswerOrder,
+        resolution: &Resolution,
         ways: &upstream::Settings,
     ) -> Result<ResolverConfig> {
+        let stale = |longest| StaleSettings { longest };
         Ok(ResolverConfig {
             total: self.total,
-            answer_order: match order {
+            stale: resolution.serve_stale.map(stale),
+            prefetch: resolution.prefetch,
+            answer_order: match resolution.answer_order {
                 AnswerOrder::Search => Order::Search,
                 AnswerOrder::First => Order::First,
+            },
+            fanout: match resolution.fanout {
+                Fanout::All => FanoutPolicy::All,
+                Fanout::Hedged => FanoutPolicy::Hedged,
             },
             ..ResolverConfig::new(connect(&self.upstreams, ways)?)
         })
@@ -151,6 +159,18 @@ impl Handler for PlainDns {
         let reply = self.resolver.answer(&packet, &asker).await;
         query.answered(reply.as_deref());
         reply
+    }
+
+    fn at_hand(&self, packet: &[u8], _peer: SocketAddr, reply: &mut Vec<u8>) -> bool {
+        let found = self
+            .resolver
+            .answer_at_hand(packet, &self.plain.borrow(), reply);
+        if found {
+            self.metrics
+                .query(Transport::Udp.into())
+                .answered(Some(reply));
+        }
+        found
     }
 }
 

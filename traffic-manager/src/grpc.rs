@@ -1,6 +1,6 @@
 //! The gRPC service over sessions, index and resolver. Knows no Kubernetes object.
 //!
-//! Each call has its file; this one holds what they share, and says which calls are not built yet.
+//! Each call has its file; this one holds what they share.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,8 +23,11 @@ use crate::kubernetes::namespaces::Observed;
 use crate::metrics::Metrics;
 use crate::sessions::{Lease, Refused, Session, Sessions};
 
+pub use self::explain::Explains;
+
 mod denied;
 mod exchange;
+mod explain;
 mod namespaces;
 mod open;
 mod routes;
@@ -56,6 +59,8 @@ pub struct Service {
     pub gate: Gate,
     /// Where it is written down.
     pub audit: Arc<Audit>,
+    /// What is being explained.
+    pub explains: Arc<Explains>,
     /// Ends the streams.
     pub shutdown: CancellationToken,
 }
@@ -128,9 +133,10 @@ impl TrafficManager for Service {
 
     async fn explain(
         &self,
-        _request: Request<v1::ExplainRequest>,
+        request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::ExplainResponse>, Status> {
-        Err(Status::unimplemented("Explain is not built yet"))
+        let explained = explain::explain(self, request.into_inner()).await?;
+        Ok(Response::new(explained))
     }
 
     async fn watch_upstreams(

@@ -24,10 +24,9 @@ const LATER_FLAGS: [&str; 8] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 15] = [
+const LATER_COMMANDS: [&str; 14] = [
     "clean",
     "completions",
-    "dns",
     "doctor",
     "env",
     "forward",

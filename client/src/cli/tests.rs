@@ -57,6 +57,30 @@ fn namespaces_are_repeatable_and_keep_their_order() {
 }
 
 #[test]
+fn dns_takes_a_name_and_a_type() {
+    let question = |arguments: &[&str]| match run(arguments).unwrap().command {
+        Command::Dns(DnsCommand::Trace { question, fresh }) => {
+            (question.name.to_string(), question.rtype.to_string(), fresh)
+        }
+        other => panic!("{other:?}"),
+    };
+
+    let plain = question(&["dns", "trace", "authors.default"]);
+    assert_eq!(plain, ("authors.default".to_owned(), "A".to_owned(), false));
+    let typed = question(&["dns", "trace", "authors.", "aaaa", "--fresh"]);
+    assert_eq!(typed, ("authors".to_owned(), "AAAA".to_owned(), true));
+    for wrong in [
+        &["dns"][..],
+        &["dns", "trace"],
+        &["dns", "trace", "a..b"],
+        &["dns", "query", "authors", "NOPE"],
+        &["dns", "flush", "authors"],
+    ] {
+        assert_eq!(run(wrong).unwrap_err().exit, Exit::Usage, "{wrong:?}");
+    }
+}
+
+#[test]
 fn wrong_arguments_exit_64_and_name_what_is_wrong() {
     let table: [(&[&str], &str); 12] = [
         (&["connect", "--hostz", "off"], "--hostz"),

@@ -48,6 +48,7 @@ async fn use_channel(
     asks: &mut mpsc::Receiver<Ask>,
 ) -> anyhow::Error {
     let client = TrafficManagerClient::new(channel);
+    shared.line.send_replace(Some(client.clone()));
     let ask = || {
         let mut client = client.clone();
         let echo = EchoRequest {
@@ -104,6 +105,7 @@ async fn try_reopen(shared: &Shared, request: &SessionRequest) -> anyhow::Result
 /// Says that the manager is out of reach; since when stays what it was.
 fn go_down(shared: &Shared, error: &anyhow::Error) {
     let reason = format!("{error:#}");
+    shared.line.send_replace(None);
     shared.tunnel.send_modify(|tunnel| {
         let since = match tunnel {
             Tunnel::Down { since, .. } => *since,

@@ -14,9 +14,12 @@ use crate::test_util::fake_manager::{FakeManager, Script};
 use crate::test_util::table_of;
 use crate::zones::ZoneNames;
 
+mod explained;
+
 struct World {
-    resolver: LocalDns,
+    resolver: Arc<LocalDns>,
     control: Control,
+    script: Arc<Script>,
     manager: Option<FakeManager>,
     originals: LoopbackServer,
     /// The names the cluster was asked for.
@@ -58,17 +61,18 @@ impl World {
             domains: Vec::new(),
             reverse: Vec::new(),
         };
-        let resolver = LocalDns {
+        let resolver = Arc::new(LocalDns {
             zones: Zones::new(&zones).unwrap(),
             routes,
             exchange: control.exchange(),
             originals: Arc::new(Originals::new(&[originals.address()], &[])),
             stale: Arc::default(),
             clock: Clock::fake().0,
-        };
+        });
         Self {
             resolver,
             control,
+            script,
             manager: Some(manager),
             originals,
             asked,
@@ -203,7 +207,7 @@ async fn without_the_tunnel_the_last_answer_stands_in_unless_the_routes_know_bet
 async fn time_asleep_makes_an_answer_too_old() {
     let (clock, sleeper) = Clock::fake();
     let mut world = World::new(authors()).await;
-    world.resolver.clock = clock;
+    Arc::get_mut(&mut world.resolver).unwrap().clock = clock;
     world.ask("authors.default").await;
     let socket = world.manager.take().unwrap().die();
     let mut tunnel = world.control.tunnel();

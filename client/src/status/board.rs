@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubebridge_platform::{Clock, HostError};
+use kubebridge_proto::explain::Freshness;
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -21,11 +22,13 @@ use super::{
 };
 use crate::cluster::Authorisation;
 use crate::control::Tunnel;
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::inquiry::{Inquiry, Question};
 use crate::routes::{NamespaceRoutes, RouteTable, kind_label};
 use crate::session::{Health, State, Step};
 use crate::skew;
 use crate::stale::StaleAnswers;
-use crate::zones::shadowed;
+use crate::zones::{Destination, shadowed};
 
 /// Repairs told one by one; older ones are only counted.
 const REPAIRS: usize = 20;
@@ -75,6 +78,8 @@ pub struct Facts {
     pub dns: DnsReport,
     /// The last answers of the cluster.
     pub stale: Option<Arc<StaleAnswers>>,
+    /// What answers questions about names.
+    pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
     pub hosts: HostsReport,
     /// Our lines in it.
@@ -244,6 +249,68 @@ impl Board {
             conflicts: facts.hosts.conflicts.clone(),
             error: facts.hosts.error.clone(),
         }
+    }
+
+    /// Resolves a name and tells how.
+    ///
+    /// # Errors
+    ///
+    /// The question is none, or there is no resolver yet.
+    pub async fn trace(
+        &self,
+        question: &Question,
+        freshness: Freshness,
+    ) -> Result<TraceReport, String> {
+        let inquiry = self.inquiry()?;
+        let session = &self.identity.session;
+        let mut report = inquiry.trace(session, question, freshness).await?;
+        let now = self.clock.now();
+        let facts = self.facts.lock();
+        report.system_dns = facts.dns.applied;
+        let has_name = |line: &&HostsLineReport| {
+            let mut names = line.names.iter();
+            names.any(|name| name.eq_ignore_ascii_case(&report.name))
+        };
+        report.hosts = facts.lines.iter().find(has_name).cloned();
+        if report.rule.destination == Destination::Cluster {
+            let tunnel = facts.tunnel.as_ref();
+            report.tunnel = tunnel.map(|tunnel| tunnel_report(&tunnel.borrow(), now));
+        }
+        Ok(report)
+    }
+
+    /// Resolves a name.
+    ///
+    /// # Errors
+    ///
+    /// The question is none, or there is no resolver yet.
+    pub async fn query(&self, question: &Question) -> Result<QueryReport, String> {
+        let inquiry = self.inquiry()?;
+        inquiry.query(&self.identity.session, question).await
+    }
+
+    /// Forgets the answers that the session keeps.
+    ///
+    /// # Errors
+    ///
+    /// There is no resolver yet.
+    pub fn flush(&self) -> Result<FlushReport, String> {
+        Ok(self.inquiry()?.flush(&self.identity.session))
+    }
+
+    /// Reports the upstreams of both ends.
+    ///
+    /// # Errors
+    ///
+    /// There is no resolver yet.
+    pub async fn upstreams(&self) -> Result<UpstreamsReport, String> {
+        let inquiry = self.inquiry()?;
+        Ok(inquiry.upstreams(&self.identity.session).await)
+    }
+
+    fn inquiry(&self) -> Result<Arc<Inquiry>, String> {
+        let inquiry = self.facts.lock().inquiry.clone();
+        inquiry.ok_or_else(|| "the session has no resolver yet".to_owned())
     }
 
     /// Reports the Services.

@@ -12,9 +12,13 @@ use tokio::time::{Instant, sleep, timeout};
 use super::server::{SOCKET, sessions_folder};
 use super::{HostsListReport, Reply, Request, RoutesReport, StatusReport};
 use crate::failure::{Exit, Failure};
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 /// How long a session may take to answer a question about itself: it answers from memory.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long an answer about a name may take: resolving has 4.5 s, the way to the manager is some
+/// more, and a manager that explains nothing is asked again.
+const NAME_TIME: Duration = Duration::from_secs(15);
 /// How long a session that is ending may be silent: the resolver answers on for 6 s, and the
 /// system's DNS may take 5 s to give in.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -129,6 +133,68 @@ impl Session {
         }
     }
 
+    /// Has a name resolved, and the answer explained.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn trace(
+        mut self,
+        name: &str,
+        rtype: &str,
+        fresh: bool,
+    ) -> anyhow::Result<TraceReport> {
+        let request = Request::DnsTrace {
+            name: name.to_owned(),
+            rtype: rtype.to_owned(),
+            fresh,
+        };
+        match self.ask(request, NAME_TIME).await? {
+            Reply::DnsTrace(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has a name resolved.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn query(mut self, name: &str, rtype: &str) -> anyhow::Result<QueryReport> {
+        let request = Request::DnsQuery {
+            name: name.to_owned(),
+            rtype: rtype.to_owned(),
+        };
+        match self.ask(request, NAME_TIME).await? {
+            Reply::DnsQuery(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has the session forget the answers it keeps.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn flush(mut self) -> anyhow::Result<FlushReport> {
+        match self.ask(Request::DnsFlush {}, ANSWER_TIME).await? {
+            Reply::DnsFlush(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks for the upstreams of both ends.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn upstreams(mut self) -> anyhow::Result<UpstreamsReport> {
+        match self.ask(Request::DnsUpstreams {}, NAME_TIME).await? {
+            Reply::DnsUpstreams(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Ends the session and waits until everything is undone and its process is gone.
     ///
     /// # Errors
@@ -144,6 +210,10 @@ impl Session {
                 other @ (Reply::Status(_)
                 | Reply::Routes(_)
                 | Reply::Hosts(_)
+                | Reply::DnsTrace(_)
+                | Reply::DnsQuery(_)
+                | Reply::DnsFlush(_)
+                | Reply::DnsUpstreams(_)
                 | Reply::Refused(_)) => {
                     return Err(unexpected(&other));
                 }
@@ -194,6 +264,10 @@ fn unexpected(reply: &Reply) -> anyhow::Error {
         Reply::Status(_)
         | Reply::Routes(_)
         | Reply::Hosts(_)
+        | Reply::DnsTrace(_)
+        | Reply::DnsQuery(_)
+        | Reply::DnsFlush(_)
+        | Reply::DnsUpstreams(_)
         | Reply::Progress(_)
         | Reply::Ended(_) => {
             anyhow::anyhow!("the session said something that was not asked")

@@ -7,6 +7,7 @@ use kubebridge_platform::{Leftover, Recovered};
 use serde::Serialize;
 
 use super::{HostsListReport, RoutesReport, StatusReport};
+use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::skew::CLIENT;
 
 /// What dead sessions left on the machine, as far as this user may know.
@@ -73,6 +74,30 @@ pub fn routes_document(sessions: &[RoutesReport], leftovers: &Leftovers) -> Stri
 #[must_use]
 pub fn hosts_document(sessions: &[HostsListReport], leftovers: &Leftovers) -> String {
     sessions_document("kubebridge.hosts/v1", sessions, leftovers)
+}
+
+/// Makes the object `dns trace` prints.
+#[must_use]
+pub fn dns_trace_document(sessions: &[TraceReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.dns.trace/v1", sessions, leftovers)
+}
+
+/// Makes the object `dns query` prints.
+#[must_use]
+pub fn dns_query_document(sessions: &[QueryReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.dns.query/v1", sessions, leftovers)
+}
+
+/// Makes the object `dns flush` prints.
+#[must_use]
+pub fn dns_flush_document(sessions: &[FlushReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.dns.flush/v1", sessions, leftovers)
+}
+
+/// Makes the object `dns upstreams` prints.
+#[must_use]
+pub fn dns_upstreams_document(sessions: &[UpstreamsReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.dns.upstreams/v1", sessions, leftovers)
 }
 
 fn sessions_document<T: Serialize>(

@@ -1,4 +1,4 @@
-//! The control socket of a session: answers `status`, `routes` and `disconnect` on this machine.
+//! The control socket of a session: answers `status`, `routes`, `dns …` and `disconnect` on this machine.
 //!
 //! A unix socket of mode 0600 in a folder of mode 0700; the peer must be the session's own user,
 //! or root. It takes no arguments that could do more than end the session.
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_proto::explain::Freshness;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -20,11 +21,12 @@ use tracing::Instrument;
 
 use super::board::{Board, Phase};
 use super::{Reply, Request};
+use crate::inquiry::Question;
 use crate::session::{State, Stop};
 
 /// The socket's name in the session's folder.
 pub(super) const SOCKET: &str = "control.sock";
-/// The longest request; the longest known has 20 octets.
+/// The longest request; a name of 255 octets has 1,020 in text at most.
 const REQUEST_BYTES: u64 = 4096;
 /// Clients at once: a handful of terminals and a status bar.
 const CLIENTS: usize = 16;
@@ -210,6 +212,15 @@ async fn attend(
         Ok(Request::Status {}) => send(&mut stream, &Reply::Status(Box::new(board.status()))).await,
         Ok(Request::Routes {}) => send(&mut stream, &Reply::Routes(board.routes())).await,
         Ok(Request::Hosts {}) => send(&mut stream, &Reply::Hosts(board.hosts())).await,
+        Ok(
+            request @ (Request::DnsTrace { .. }
+            | Request::DnsQuery { .. }
+            | Request::DnsFlush {}
+            | Request::DnsUpstreams {}),
+        ) => {
+            let reply = about_names(request, board).await;
+            send(&mut stream, &reply.unwrap_or_else(Reply::Refused)).await
+        }
         Ok(Request::Disconnect {}) => disconnect(&mut stream, board, stops).await,
         Err(error) => {
             send(
@@ -217,6 +228,32 @@ async fn attend(
                 &Reply::Refused(format!("unknown request: {error}")),
             )
             .await
+        }
+    }
+}
+
+/// Answers what is asked about names.
+async fn about_names(request: Request, board: &Board) -> Result<Reply, String> {
+    match request {
+        Request::DnsTrace { name, rtype, fresh } => {
+            let freshness = if fresh {
+                Freshness::Fresh
+            } else {
+                Freshness::Cached
+            };
+            let report = board
+                .trace(&Question::read(&name, &rtype)?, freshness)
+                .await?;
+            Ok(Reply::DnsTrace(Box::new(report)))
+        }
+        Request::DnsQuery { name, rtype } => {
+            let report = board.query(&Question::read(&name, &rtype)?).await?;
+            Ok(Reply::DnsQuery(report))
+        }
+        Request::DnsFlush {} => board.flush().map(Reply::DnsFlush),
+        Request::DnsUpstreams {} => board.upstreams().await.map(Reply::DnsUpstreams),
+        Request::Status {} | Request::Routes {} | Request::Hosts {} | Request::Disconnect {} => {
+            Err("not about names".to_owned())
         }
     }
 }

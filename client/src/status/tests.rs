@@ -73,6 +73,32 @@ async fn repairs_are_told_with_their_time_and_the_last_twenty_one_by_one() {
     assert_eq!(board.status().uptime_seconds, 3600);
 }
 
+#[tokio::test]
+async fn questions_about_names_wait_for_no_resolver_and_nonsense_is_refused_in_words() {
+    let runtime = tempfile::tempdir().unwrap();
+    let (server, _board, _stops) = serve(runtime.path());
+    let ask = async |name: &str, rtype: &str| {
+        let session = sessions(runtime.path()).await.unwrap().pop().unwrap();
+        session
+            .trace(name, rtype, false)
+            .await
+            .unwrap_err()
+            .to_string()
+    };
+
+    let early = ask("authors", "A").await;
+    assert_eq!(
+        early,
+        "the session refused: the session has no resolver yet"
+    );
+    let nonsense = ask("authors..default", "A").await;
+    assert!(
+        nonsense.contains("`authors..default` is no domain name"),
+        "{nonsense}"
+    );
+    server.stop().await;
+}
+
 #[test]
 fn the_text_of_a_session_names_what_a_user_looks_for() {
     let board = board();

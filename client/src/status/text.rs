@@ -146,7 +146,7 @@ fn repair_rows(repairs: &RepairsReport) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn tunnel(tunnel: &TunnelReport) -> String {
+pub(crate) fn tunnel(tunnel: &TunnelReport) -> String {
     if tunnel.up {
         let age = tunnel.echo_age_millis.unwrap_or_default();
         let trip = tunnel

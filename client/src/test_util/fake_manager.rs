@@ -56,6 +56,10 @@ pub(crate) struct Script {
     /// Why it opens no session.
     pub(crate) refusal: Mutex<Option<Status>>,
     pub(crate) answer: Answer,
+    /// The steps it tells of every answer; without them it does not know the call.
+    pub(crate) story: Mutex<Option<Vec<v1::ExplainStep>>>,
+    /// Its upstreams.
+    pub(crate) upstreams: Mutex<Vec<v1::UpstreamStatus>>,
     sessions: AtomicUsize,
 }
 
@@ -73,6 +77,8 @@ impl Script {
             info: Mutex::new(session_info(&["10.96.0.0/16"])),
             refusal: Mutex::default(),
             answer: Box::new(answer),
+            story: Mutex::default(),
+            upstreams: Mutex::default(),
             sessions: AtomicUsize::new(0),
         })
     }
@@ -236,16 +242,29 @@ impl TrafficManager for Manager {
 
     async fn explain(
         &self,
-        _request: Request<v1::ExplainRequest>,
+        request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::ExplainResponse>, Status> {
-        Err(Status::unimplemented("not in this fake"))
+        self.speak().await;
+        let Some(steps) = self.0.story.lock().clone() else {
+            return Err(Status::unimplemented("not in this fake"));
+        };
+        let reply = (self.0.answer)(&request.into_inner().query);
+        Ok(Response::new(v1::ExplainResponse {
+            reply: reply.unwrap_or_default(),
+            steps,
+            left_out: 0,
+        }))
     }
 
     async fn watch_upstreams(
         &self,
         _request: Request<v1::WatchUpstreamsRequest>,
     ) -> Result<Response<Self::WatchUpstreamsStream>, Status> {
-        Err(Status::unimplemented("not in this fake"))
+        let upstreams = self.0.upstreams.lock().clone();
+        let list = v1::WatchUpstreamsResponse { upstreams };
+        // Nothing changes, and the stream stays open.
+        let lists = futures::stream::iter([Ok(list)]).chain(futures::stream::pending());
+        Ok(Response::new(lists.boxed()))
     }
 
     async fn echo(

@@ -128,3 +128,48 @@ fn a_name_of_the_cluster_tells_which_service_it_stands_for() {
         assert_eq!(found, wanted, "{name}");
     }
 }
+
+#[test]
+fn the_rule_and_the_suffix_behind_a_destination_are_told() {
+    let table_of_rules = [
+        ("", Rule::Root, None),
+        ("authors", Rule::Service, None),
+        ("printer", Rule::NoService, None),
+        ("shop", Rule::NamesBelow, Some("shop")),
+        ("authors.default", Rule::Suffix, Some("default")),
+        (
+            "authors.default.svc.cluster.local",
+            Rule::Suffix,
+            Some("cluster.local"),
+        ),
+        (
+            "db.corp.example.com",
+            Rule::Suffix,
+            Some("corp.example.com"),
+        ),
+        (
+            "nothere.example.org.default.svc.cluster.local",
+            Rule::SearchNoise,
+            Some("cluster.local"),
+        ),
+        ("authors.shop", Rule::SharedService, Some("shop")),
+        ("example.shop", Rule::SharedOutside, Some("shop")),
+        ("www.example.com", Rule::Outside, None),
+    ];
+    for (text, rule, suffix) in table_of_rules {
+        let name = if text.is_empty() { "." } else { text };
+        let name: Name = name.parse().unwrap();
+
+        assert_eq!(zones().rule(&name, &table()), rule, "{text}");
+        assert_eq!(
+            zones().decide(&name, &table()),
+            rule.destination(),
+            "{text}"
+        );
+        let found = zones().suffix(&name).map(ToString::to_string);
+        assert_eq!(found.as_deref(), suffix, "{text}");
+    }
+    let unknown = RouteTable::new(&["default".to_owned()]);
+    let name: Name = "printer".parse().unwrap();
+    assert_eq!(zones().rule(&name, &unknown), Rule::RoutesUnknown);
+}

@@ -3,76 +3,43 @@
 //! A hit copies the bytes, then patches id, flags, the question's spelling (owners equal to the asked
 //! name point at it) and the TTLs by age, and appends our OPT record if the query had one.
 
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Duration;
+
 use tokio::time::Instant;
 
-use crate::access::namespace_of;
+use super::key::AskerPart;
+use super::{Dependencies, Key};
+use crate::explain::CacheState;
 use crate::message::{
-    Builder, CLASS_IN, Edns, ExtendedError, Header, Query, Record, flags, names_in, reply_flags,
+    Builder, CLASS_IN, Edns, ExtendedError, Header, PlainQuery, Query, flags, reply_flags,
 };
-use crate::name::{Name, ResponseCode};
+use crate::name::ResponseCode;
 use crate::rewrite::Resolution;
 
 /// A finished answer.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    wire: Box<[u8]>,
+    pub(super) wire: Box<[u8]>,
+    /// Where the question ends.
+    pub(super) question_end: u16,
+    /// The part of its key that `wire` does not hold.
+    pub(super) asker: AskerPart,
     /// Where the TTLs lie in `wire`.
-    ttl_spots: Box<[u16]>,
-    code: ResponseCode,
-    authoritative: bool,
-    reason: Option<ExtendedError>,
-    made: Instant,
+    pub(super) ttl_spots: Box<[u16]>,
+    pub(super) code: ResponseCode,
+    pub(super) authoritative: bool,
+    pub(super) reason: Option<ExtendedError>,
+    pub(super) made: Instant,
     /// Seconds it is kept; 0 is for the waiters of its flight only.
-    keep: u32,
-    dependencies: Dependencies,
-}
-
-/// The names an answer rests on, for purging and for access.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Dependencies {
-    /// Every candidate that was or could have been asked.
-    pub(crate) asked: Box<[Name]>,
-    /// Names in the cluster's namespaces that the answer itself shows.
-    pub(crate) shown: Box<[Name]>,
-}
-
-impl Dependencies {
-    /// Collects them; names of the answer count when they lie in a namespace of the cluster.
-    pub(crate) fn new(
-        asked: impl Iterator<Item = Name>,
-        answer: &[Record],
-        cluster_domain: &Name,
-    ) -> Self {
-        let owners = answer.iter().map(|record| record.owner.clone());
-        let targets = answer
-            .iter()
-            .flat_map(|record| names_in(record.rtype, &record.data));
-        let mut shown: Vec<Name> = owners
-            .chain(targets)
-            .filter(|name| namespace_of(name, cluster_domain).is_some())
-            .collect();
-        shown.sort_unstable();
-        shown.dedup();
-        Self {
-            asked: asked.collect(),
-            shown: shown.into(),
-        }
-    }
-
-    /// Says whether one of them is `name` or lies below it.
-    pub(crate) fn include(&self, name: &Name) -> bool {
-        self.asked
-            .iter()
-            .chain(&self.shown)
-            .any(|dependency| dependency.ends_with(name))
-    }
-
-    fn size(&self) -> usize {
-        let names = self.asked.iter().chain(&self.shown);
-        names
-            .map(|name| name.as_wire().len() + 2 * size_of::<Name>())
-            .sum()
-    }
+    pub(super) keep: u32,
+    /// When its time was over, if it is given again for want of a newer one.
+    pub(super) expired: Option<Instant>,
+    pub(super) dependencies: Dependencies,
+    /// Hits, counted as far as a renewal needs to know.
+    pub(super) hits: AtomicU32,
+    /// Whether a renewal was begun.
+    pub(super) was_due: AtomicBool,
 }
 
 impl Entry {
@@ -95,13 +62,18 @@ impl Entry {
         match builder.finish() {
             Some(built) => Self {
                 wire: built.wire.into(),
+                question_end: question_end(query),
+                asker: AskerPart::default(),
                 ttl_spots: built.ttl_spots.into(),
                 code: resolution.code,
                 authoritative: resolution.authoritative,
                 reason: resolution.reason,
                 made: now,
                 keep: resolution.keep,
+                expired: None,
                 dependencies,
+                hits: 0.into(),
+                was_due: false.into(),
             },
             None => Self::new(query, &Resolution::failure(true), dependencies, now),
         }
@@ -109,17 +81,25 @@ impl Entry {
 
     /// Gives the answer to an asker.
     pub(crate) fn reply(&self, query: &Query, now: Instant) -> Vec<u8> {
-        let mut reply = Vec::with_capacity(self.wire.len() + Edns::LENGTH + ExtendedError::LENGTH);
+        let mut reply = Vec::with_capacity(self.reply_length(query.edns.is_some()));
+        self.write(PlainQuery::from(query), now, &mut reply);
+        reply
+    }
+
+    /// Writes the reply to an asker in the place of what the buffer holds: one copy, then what
+    /// differs between askers.
+    pub(crate) fn write(&self, query: PlainQuery<'_>, now: Instant, reply: &mut Vec<u8>) {
+        reply.clear();
         reply.extend_from_slice(&self.wire);
-        let counts = Header::read(&reply).map_or([1, 0, 0, 0], |header| header.counts);
+        let counts = Header::read(reply).map_or([1, 0, 0, 0], |header| header.counts);
         let own = if self.authoritative { flags::AA } else { 0 };
         let mut header = Header {
             id: query.id,
             flags: reply_flags(query, self.code) | own,
             counts,
         };
-        let spelling = Header::LENGTH..Header::LENGTH + query.name.as_wire().len();
-        reply[spelling].copy_from_slice(query.name.as_wire());
+        let name = query.name.as_wire();
+        reply[Header::LENGTH..Header::LENGTH + name.len()].copy_from_slice(name);
         let age = self.age(now);
         for spot in &self.ttl_spots {
             let spot = usize::from(*spot);
@@ -128,11 +108,45 @@ impl Entry {
             }
         }
         if query.edns.is_some() {
-            Edns::ours(query.dnssec_ok()).write_saying(&mut reply, self.code, self.reason);
+            Edns::ours(query.dnssec_ok()).write_saying(reply, self.code, self.reason);
             header.counts[3] += 1;
         }
-        header.overwrite(&mut reply);
-        reply
+        header.overwrite(reply);
+    }
+
+    /// The most octets a reply has.
+    pub(crate) fn reply_length(&self, edns: bool) -> usize {
+        let opt = if edns {
+            Edns::LENGTH + ExtendedError::LENGTH
+        } else {
+            0
+        };
+        self.wire.len() + opt
+    }
+
+    /// Takes note of the key it is kept under.
+    pub(crate) fn keep_under(&mut self, key: &Key) {
+        self.asker = key.asker();
+    }
+
+    /// Returns the key it is kept under.
+    pub(crate) fn key(&self) -> Key {
+        let question = Header::LENGTH..usize::from(self.question_end);
+        Key::of_question(&self.wire[question], self.asker)
+    }
+
+    /// Tells how a hit on it is.
+    pub(crate) fn state(&self, now: Instant) -> CacheState {
+        let age = now.saturating_duration_since(self.made);
+        if self.code == ResponseCode::SERVFAIL {
+            return CacheState::KeptFailure { age };
+        }
+        if let Some(expired) = self.expired {
+            let over = now.saturating_duration_since(expired);
+            return CacheState::Stale { over };
+        }
+        let left = Duration::from_secs(u64::from(self.keep)).saturating_sub(age);
+        CacheState::Hit { age, left }
     }
 
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
@@ -148,9 +162,20 @@ impl Entry {
         self.keep > 0
     }
 
-    /// Says whether it is a failure that is kept for its second.
+    /// Says whether it is data or a negative that may be kept, and no failure.
+    pub(crate) fn is_answer(&self) -> bool {
+        let known = matches!(self.code, ResponseCode::NOERROR | ResponseCode::NXDOMAIN);
+        known && self.is_kept()
+    }
+
+    /// Says whether it is a failure that is kept for its second; one of our own making is not.
     pub(crate) fn is_failure(&self) -> bool {
-        self.code == ResponseCode::SERVFAIL && self.is_kept()
+        self.is_servfail() && self.is_kept()
+    }
+
+    /// Says whether it is a failure of any kind.
+    pub(crate) fn is_servfail(&self) -> bool {
+        self.code == ResponseCode::SERVFAIL
     }
 
     pub(crate) fn made(&self) -> Instant {
@@ -176,4 +201,10 @@ impl Entry {
     fn age(&self, now: Instant) -> u32 {
         u32::try_from(now.saturating_duration_since(self.made).as_secs()).unwrap_or(u32::MAX)
     }
+}
+
+/// A name is at most 255 octets, so the sum fits by far.
+fn question_end(query: &Query) -> u16 {
+    let end = Header::LENGTH + query.name.as_wire().len() + 4;
+    u16::try_from(end).unwrap_or(u16::MAX)
 }

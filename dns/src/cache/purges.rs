@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::Dependencies;
-use crate::name::Name;
+use super::{Dependencies, Path};
 
 /// How many purges are remembered. A flight lasts at most 4.5 s; one that saw more purges than this is simply not kept.
 const REMEMBERED: usize = 1024;
@@ -22,7 +21,7 @@ pub(crate) struct Purges(Mutex<Log>);
 struct Log {
     /// How many purges there ever were; the newest is last in `names`.
     count: u64,
-    names: VecDeque<Name>,
+    names: VecDeque<Path>,
 }
 
 impl Purges {
@@ -30,7 +29,7 @@ impl Purges {
         Mark(self.0.lock().count)
     }
 
-    pub(crate) fn record(&self, name: &Name) {
+    pub(crate) fn record(&self, name: &Path) {
         let mut log = self.0.lock();
         log.count += 1;
         log.names.push_back(name.clone());

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use proptest::prelude::*;
 
 use super::*;
 use crate::message::{CLASS_IN, Query, Record};
@@ -21,6 +22,10 @@ fn query(text: &str) -> Query {
         class: CLASS_IN,
         edns: None,
     }
+}
+
+fn path(text: &str) -> Path {
+    Path::of(&name(text))
 }
 
 fn key(text: &str) -> Key {
@@ -49,8 +54,19 @@ fn entry(text: &str, keep: u32) -> Entry {
     )
 }
 
+/// An answer about the first name that rests on all of them.
+fn resting_on(names: &[&str], keep: u32) -> Entry {
+    let asked = names.iter().map(|text| name(text));
+    let resolution = Resolution {
+        keep,
+        ..Resolution::empty(ResponseCode::NXDOMAIN)
+    };
+    let dependencies = Dependencies::new(asked, &[], &name("cluster.local"));
+    Entry::new(&query(names[0]), &resolution, dependencies, Instant::now())
+}
+
 async fn put(cache: &Cache, text: &str, keep: u32) {
-    cache.once(&key(text), async || entry(text, keep)).await;
+    cache.once(&key(text), async |_| entry(text, keep)).await;
 }
 
 fn has(cache: &Cache, text: &str) -> bool {
@@ -123,7 +139,7 @@ async fn one_leader_serves_all_who_wait_even_when_nothing_is_kept() {
         let cache = Cache::new(1 << 20, 100);
         let led = AtomicUsize::new(0);
         let ask = || async {
-            let lead = async || {
+            let lead = async |_| {
                 led.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 entry("web", keep)
@@ -139,10 +155,10 @@ async fn one_leader_serves_all_who_wait_even_when_nothing_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_leader_hands_over() {
     let cache = Cache::new(1 << 20, 100);
-    let stuck = async || std::future::pending::<Entry>().await;
+    let stuck = async |_| std::future::pending::<Entry>().await;
     let key = key("web");
     let leader = tokio::time::timeout(Duration::from_millis(5), cache.once(&key, stuck));
-    let (leader, follower) = tokio::join!(leader, cache.once(&key, async || entry("web", 30)));
+    let (leader, follower) = tokio::join!(leader, cache.once(&key, async |_| entry("web", 30)));
     assert!(leader.is_err());
     assert!(follower.is_kept());
 }
@@ -204,17 +220,110 @@ async fn a_purge_reaches_the_name_and_names_below_it_only() {
     assert!(!has(&cache, "mydb.shop.svc.cluster.local"));
 }
 
+/// What a purge by looking at every answer would leave.
+fn scanned(entries: &[Arc<Entry>], purged: &Path) -> Vec<Arc<Entry>> {
+    let stays = |entry: &&Arc<Entry>| !entry.dependencies().include(purged);
+    entries.iter().filter(stays).cloned().collect()
+}
+
+/// What the cache holds, having checked that the index holds the same and nothing else.
+fn held(cache: &Cache) -> Vec<Arc<Entry>> {
+    let mut held: Vec<Arc<Entry>> = cache.map.iter().map(|(_, entry)| entry).collect();
+    assert!(held.iter().all(|entry| cache.index.holds(entry)));
+    let places = held.iter().map(|entry| entry.dependencies().paths().len());
+    assert_eq!(cache.index.len(), places.sum::<usize>());
+    held.sort_unstable_by_key(|entry| Arc::as_ptr(entry).addr());
+    held
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Names of few labels, so that they meet; a cache that is too small, so that it evicts.
+    #[test]
+    fn the_index_purges_what_a_scan_would(
+        steps in proptest::collection::vec(
+            (proptest::collection::vec("([ab](\\.[abc]){0,3}|\\.)", 1..5), 0_u8..8),
+            1..120,
+        ),
+        capacity in 4_usize..80,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let cache = Cache::new(1 << 20, capacity);
+            for (names, action) in steps {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                match action {
+                    0 | 1 => {
+                        let before = held(&cache);
+                        cache.purge(&name(names[0]));
+                        let mut left = scanned(&before, &path(names[0]));
+                        left.sort_unstable_by_key(|entry| Arc::as_ptr(entry).addr());
+                        let now = held(&cache);
+                        prop_assert!(left.len() == now.len());
+                        prop_assert!(left.iter().zip(&now).all(|(one, other)| Arc::ptr_eq(one, other)));
+                    }
+                    2 => cache.flush(),
+                    3 => {
+                        let unkept = async |_| resting_on(&names, 0);
+                        cache.once(&key(names[0]), unkept).await;
+                    }
+                    _ => {
+                        let kept = async |_| resting_on(&names, 30);
+                        cache.once(&key(names[0]), kept).await;
+                    }
+                }
+                held(&cache);
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_answer_leaves_the_index_when_it_is_replaced_or_thrown_out() {
+    let cache = Cache::new(1 << 20, 20);
+    for round in 0..3 {
+        for index in 0..100 {
+            put(&cache, &format!("n{index}.example"), 1 + round).await;
+        }
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(held(&cache).len() <= 20);
+    }
+    cache.purge(&name("example"));
+    assert_eq!((cache.index.len(), cache.map.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_after_a_flush_waits_for_no_answer_from_before_it() {
+    let cache = Cache::new(1 << 20, 100);
+    let key = key("web");
+    let slow = async |_| {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        entry("web", 30)
+    };
+    let after = async {
+        tokio::task::yield_now().await;
+        cache.flush();
+        let begun = Instant::now();
+        cache.once(&key, async |_| entry("web", 20)).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    };
+    tokio::join!(cache.once(&key, slow), after);
+    assert_eq!(held(&cache).len(), 1, "the answer from after it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn more_purges_than_are_remembered_count_as_a_purge() {
     let purges = Purges::default();
     let mark = purges.mark();
     let dependencies = Dependencies::new(std::iter::once(name("a.b")), &[], &name("cluster.local"));
-    purges.record(&name("c.d"));
+    purges.record(&path("c.d"));
     assert!(!purges.since(mark, &dependencies));
-    purges.record(&name("b"));
+    purges.record(&path("b"));
     assert!(purges.since(mark, &dependencies));
     let later = purges.mark();
-    (0..1025).for_each(|_| purges.record(&name("c.d")));
+    (0..1025).for_each(|_| purges.record(&path("c.d")));
     assert!(purges.since(later, &dependencies));
     assert!(!purges.since(purges.mark(), &dependencies));
 }

@@ -92,7 +92,7 @@ fn flags_for(query: &Query, reply: u16) -> u16 {
     // Our query always asks for AD; an asker that asked for neither gets it cleared (RFC 6840 §5.8).
     let authentic = reply & flags::AD != 0 && (query.ad || query.dnssec_ok());
     let authentic = if authentic { flags::AD } else { 0 };
-    reply_flags(query, ResponseCode(reply & flags::RCODE)) | authentic
+    reply_flags(query.into(), ResponseCode(reply & flags::RCODE)) | authentic
 }
 
 /// A reply without records that points to other servers comes from a server that does not resolve for us.

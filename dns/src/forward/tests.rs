@@ -1,12 +1,14 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::message::{QueryOptions, answers, encode_query};
 use crate::name::RecordType;
 use crate::split::Split;
-use crate::test_util::{Answer, LoopbackServer, Record, ScriptedUpstream, name};
+use crate::test_util::{Answer, LoopbackServer, Received, Record, ScriptedUpstream, name};
 use crate::upstream::{Do53, PortPolicy, Upstream};
-use crate::upstreams::Settings;
+use crate::upstreams::{Settings, UpstreamState};
 
 const TOTAL: Duration = Duration::from_secs(4);
 
@@ -308,4 +310,95 @@ async fn over_real_sockets_a_cname_chain_passes_byte_exact_and_truncation_does_n
 
     assert_eq!(server.received().len(), 2);
     assert_eq!(reply, answer.reply_to(&query()));
+}
+
+#[tokio::test]
+async fn over_real_sockets_a_server_that_falls_silent_is_left_out_until_it_answers_again() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let is_silent = Arc::clone(&silent);
+    let first = LoopbackServer::start(move |query| {
+        if is_silent.load(Ordering::Relaxed) {
+            return vec![];
+        }
+        good(1).actions(query)
+    });
+    let servers = [first.await, LoopbackServer::saying(good(2)).await];
+    let transport = |server: &LoopbackServer| -> Arc<dyn Upstream> {
+        Arc::new(Do53::new(server.address(), PortPolicy::FreshPort))
+    };
+    let set = set(servers.iter().map(transport).collect());
+    let (watched, stop) = (Arc::clone(&set), CancellationToken::new());
+    let _stop = stop.clone().drop_guard();
+    tokio::spawn(async move { watched.run(stop).await });
+    let forwarder = Forwarder::new(Arc::clone(&set), TOTAL * 10);
+    let first_answers = async || {
+        let reply = forwarder.forward(&query()).await.unwrap();
+        assert!(reply == good(1).reply_to(&query()) || reply == good(2).reply_to(&query()));
+        reply == good(1).reply_to(&query())
+    };
+    let until = async |what, expected| {
+        let asking = async { while first_answers().await != expected {} };
+        let asked = tokio::time::timeout(Duration::from_secs(60), asking).await;
+        asked.expect(what);
+    };
+    until("the first server's answer", true).await;
+
+    silent.store(true, Ordering::Relaxed);
+    until("the second server's answer", false).await;
+    let is_down = async {
+        while set.status()[0].state != UpstreamState::Unhealthy {
+            first_answers().await;
+        }
+    };
+    let down = tokio::time::timeout(Duration::from_secs(60), is_down).await;
+    down.expect("the first server marked as down");
+    let to_first = |packets: &[Received]| packets.iter().filter(|p| p.message[12] != 0).count();
+    let asked = to_first(&servers[0].received());
+    for _ in 0..20 {
+        assert!(!first_answers().await);
+    }
+    assert_eq!(to_first(&servers[0].received()), asked);
+
+    silent.store(false, Ordering::Relaxed);
+    until("the first server's answer again", true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trace_tells_what_each_upstream_said_and_which_were_not_needed() {
+    let upstreams = [
+        ScriptedUpstream::new("192.0.2.1").otherwise(Answer::silence()),
+        ScriptedUpstream::new("192.0.2.2").otherwise(Answer::code(ResponseCode::SERVFAIL)),
+        ScriptedUpstream::new("192.0.2.3")
+            .otherwise(Answer::nxdomain("example").after(Duration::from_millis(20))),
+        ScriptedUpstream::new("192.0.2.4"),
+    ];
+    let upstreams = upstreams.map(|one| Arc::new(one) as Arc<dyn Upstream>);
+    let forwarder = Forwarder::new(set(upstreams.to_vec()), TOTAL);
+    let asked = "www.example".parse().unwrap();
+    let packet = encode_query(7, &asked, RecordType::A, QueryOptions::default());
+
+    let (reply, trace) = forwarder.explain(&packet).await;
+
+    assert_eq!(reply, forwarder.forward(&packet).await);
+    let told: Vec<String> = trace
+        .steps
+        .iter()
+        .filter(|step| step.event.upstream().is_some())
+        .map(|step| {
+            let upstream = step.event.upstream().unwrap();
+            let took = step.event.took().unwrap_or_default().as_millis();
+            format!("{upstream} {took} ms: {}", step.event.outcome())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "192.0.2.2 0 ms: SERVFAIL, of no use",
+            "192.0.2.3 20 ms: NXDOMAIN",
+            "192.0.2.4 0 ms: not asked: one before it answered",
+            "192.0.2.1 320 ms: cancelled: no longer needed",
+        ]
+    );
+    let last = trace.steps.last().unwrap();
+    assert_eq!(last.event.outcome(), "NXDOMAIN, no records");
 }

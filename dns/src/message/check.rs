@@ -111,7 +111,7 @@ fn any_reply(query: &Query) -> Vec<u8> {
     let additional = u16::from(query.edns.is_some());
     Header {
         id: query.id,
-        flags: reply_flags(query, ResponseCode::NOERROR),
+        flags: reply_flags(query.into(), ResponseCode::NOERROR),
         counts: [1, 1, 0, additional],
     }
     .write(&mut wire);

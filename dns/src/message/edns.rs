@@ -16,6 +16,10 @@ const OPTION_EXTENDED_ERROR: u8 = 15;
 pub(crate) struct ExtendedError(pub(crate) u16);
 
 impl ExtendedError {
+    /// The answer's time is over, and no upstream gave a newer one (RFC 8767).
+    pub(crate) const STALE: Self = Self(3);
+    /// The same of a name that did not exist.
+    pub(crate) const STALE_NXDOMAIN: Self = Self(19);
     /// Every upstream kept silent.
     pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self(22);
     /// The way to every upstream is broken.

@@ -27,6 +27,11 @@ fn limit_of(query: &[u8]) -> u16 {
     let edns = Frame::read(query)
         .ok()
         .and_then(|frame| Edns::first(&frame));
+    payload_of(edns)
+}
+
+/// Gives the largest UDP message for an asker that sent this, or no OPT record.
+pub(crate) fn payload_of(edns: Option<Edns>) -> u16 {
     edns.map_or(UDP_PAYLOAD_WITHOUT_EDNS, |edns| {
         edns.udp_size.clamp(UDP_PAYLOAD_WITHOUT_EDNS, UDP_PAYLOAD)
     })

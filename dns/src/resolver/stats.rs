@@ -20,6 +20,12 @@ pub struct Stats {
     pub cache_bytes: u64,
     /// Queries that wait for a resolution.
     pub waiting: u64,
+    /// Resolutions and queries turned away since the start because there were too many already.
+    pub shed: u64,
+    /// Stale answers made since the start, each given to whoever asked for half a minute.
+    pub stale: u64,
+    /// Answers made anew before their time was over since the start.
+    pub renewed: u64,
 }
 
 /// Counts the look-ups in the cache.
@@ -27,6 +33,9 @@ pub struct Stats {
 pub(super) struct Counts {
     hits: AtomicU64,
     misses: AtomicU64,
+    shed: AtomicU64,
+    stale: AtomicU64,
+    renewed: AtomicU64,
 }
 
 /// A duration of whole microseconds that may be replaced.
@@ -37,6 +46,18 @@ impl Counts {
     pub(super) fn looked_up(&self, hit: bool) {
         let count = if hit { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn shed(&self) {
+        self.shed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn gave_stale(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn renewed(&self) {
+        self.renewed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -61,6 +82,9 @@ impl Resolver {
             cache_entries: entries,
             cache_bytes: bytes,
             waiting: (super::MOST_WAITING - self.waiting.available_permits()) as u64,
+            shed: counts.shed.load(Ordering::Relaxed),
+            stale: counts.stale.load(Ordering::Relaxed),
+            renewed: counts.renewed.load(Ordering::Relaxed),
         }
     }
 

@@ -14,15 +14,20 @@ use crate::test_util::{Answer, Record, ScriptedUpstream, name};
 use crate::upstreams::UpstreamState;
 use crate::view::{BarePolicy, PlainView};
 
+mod at_hand;
 mod caching;
+mod explaining;
 mod flights;
 mod health;
 mod hedged;
 mod local;
+mod overload;
 mod protocol;
+mod renewing;
 mod searching;
 mod sessions;
 mod sockets;
+mod stale;
 mod stats;
 
 const SERVICE: &str = "authors.default.svc.cluster.local";

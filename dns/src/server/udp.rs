@@ -1,7 +1,7 @@
 //! The receive loop of one UDP socket: the only place that reads it, and so the seam for batching.
 //!
-//! Each query gets a task of its own, so that an answer at hand never waits behind one that has to
-//! be fetched. When all tasks are taken, a query gets what can be had at once, else SERVFAIL.
+//! What is at hand is answered on the spot. Any other query gets a task of its own, so that nobody
+//! waits behind an answer that has to be fetched; when all tasks are taken, SERVFAIL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,6 +44,7 @@ impl<H: Handler> Listener<H> {
     /// Runs until shutdown, then finishes what is in flight.
     pub(super) async fn run(self, drain_time: Duration, shutdown: CancellationToken) {
         let mut buffer = vec![0; RECEIVE_BUFFER];
+        let mut reply = Vec::with_capacity(usize::from(message::UDP_PAYLOAD));
         let mut tasks = JoinSet::new();
         loop {
             reap_ended(&mut tasks);
@@ -51,7 +52,14 @@ impl<H: Handler> Listener<H> {
                 received = self.socket.recv_from(&mut buffer) => match received {
                     // Nobody can be answered at port 0; it is a forged source.
                     Ok((_, peer)) if peer.port() == 0 => {}
-                    Ok((length, peer)) => self.answer(&buffer[..length], peer, &mut tasks).await,
+                    Ok((length, peer)) => {
+                        let packet = &buffer[..length];
+                        if self.handler.at_hand(packet, peer, &mut reply) {
+                            send_to(&self.socket, &reply, peer).await;
+                        } else {
+                            self.answer(packet, peer, &mut tasks).await;
+                        }
+                    }
                     Err(error) => {
                         tracing::debug!(%error, "receiving failed");
                         tokio::time::sleep(ERROR_PAUSE).await;
@@ -101,7 +109,11 @@ async fn send(socket: &UdpSocket, reply: Option<Vec<u8>>, query: &[u8], peer: So
     } else {
         reply
     };
-    if let Err(error) = socket.send_to(&reply, peer).await {
+    send_to(socket, &reply, peer).await;
+}
+
+async fn send_to(socket: &UdpSocket, reply: &[u8], peer: SocketAddr) {
+    if let Err(error) = socket.send_to(reply, peer).await {
         tracing::debug!(%error, "sending a reply failed");
     }
 }

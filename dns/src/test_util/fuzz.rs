@@ -15,8 +15,9 @@ use crate::cache::{Dependencies, Entry, Key};
 use crate::forward::Forwarder;
 use crate::interpret::{Finding, Kind};
 use crate::message::{
-    Answer, CLASS_IN, Checked, Edns, Frame, Header, Query, QueryOptions, UDP_PAYLOAD, answers,
-    check, encode_query, error_reply, fit_udp, flags, flatten_addresses, push_question, zero_ttls,
+    Answer, CLASS_IN, Checked, Edns, Frame, Header, PlainQuery, Query, QueryOptions, UDP_PAYLOAD,
+    answers, check, encode_query, error_reply, fit_udp, flags, flatten_addresses, push_question,
+    zero_ttls,
 };
 use crate::name::{Name, RecordType, ResponseCode};
 use crate::resolv_conf;
@@ -51,8 +52,10 @@ const TYPES: [RecordType; 8] = [
 ///
 /// Panics when that does not hold, as the others here do.
 pub fn query(packet: &[u8]) {
+    let plain = PlainQuery::read(packet);
     match check(packet) {
         Checked::Query(query) => {
+            assert!(plain.is_none_or(|plain| plain.to_query() == query));
             let written: Name = query.name.to_string().parse().expect("a name as text");
             assert_eq!(written.as_wire(), query.name.as_wire());
             assert_eq!(query.class, CLASS_IN);
@@ -63,8 +66,13 @@ pub fn query(packet: &[u8]) {
             let ours = encode_query(7, &query.name, query.rtype, QueryOptions::default());
             assert!(matches!(check(&ours), Checked::Query(again) if again.name == query.name));
         }
-        Checked::Reply(reply) => answers_well(packet, &reply),
+        Checked::Reply(reply) => {
+            // Only for the sake of its type, which is never in the cache.
+            assert!(plain.is_none_or(|plain| !TYPES.contains(&plain.rtype)));
+            answers_well(packet, &reply);
+        }
         Checked::Drop => {
+            assert!(plain.is_none());
             let header = Header::read(packet);
             assert!(header.is_none_or(|header| header.has(flags::QR)));
         }

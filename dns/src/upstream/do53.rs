@@ -23,7 +23,7 @@ use super::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
 
 /// UDP sockets open to one server: enough for every query of a busy laptop at a fresh port each,
 /// and few enough that several servers stay below the usual limit of 1,024 descriptors.
-const MAX_SOCKETS: usize = 128;
+pub(super) const MAX_SOCKETS: usize = 128;
 
 /// Chooses the source ports of UDP queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -98,6 +98,17 @@ impl ExchangeError {
         let source = Arc::new(source);
         Self::Io { action, source }
     }
+
+    /// Says it with its causes, in one line, for those who see nothing but the words.
+    pub(crate) fn in_full(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text += &format!(": {error}");
+            cause = error.source();
+        }
+        text
+    }
 }
 
 impl TlsRefusal {
@@ -197,5 +208,24 @@ impl fmt::Display for ProxyRefusal {
             ),
             Self::NotHttp => f.write_str("it speaks no HTTP; check the port in https_proxy"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_full_it_says_what_the_system_said() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = ExchangeError::io("connect to", refused);
+        assert_eq!(
+            error.in_full(),
+            "cannot connect to the upstream: connection refused"
+        );
+        assert_eq!(
+            ExchangeError::Timeout.in_full(),
+            "no reply before the deadline"
+        );
     }
 }

@@ -192,6 +192,13 @@ impl Ids {
         self.0.lock().opened
     }
 
+    /// Returns how many ids are pending or spent.
+    pub(crate) fn in_use(&self, now: Instant) -> usize {
+        let mut state = self.0.lock();
+        state.forget_spent(now);
+        state.uses.len()
+    }
+
     /// Tells whether anything has arrived since then.
     pub(crate) fn heard_since(&self, then: Instant) -> bool {
         self.0.lock().heard.is_some_and(|heard| heard >= then)

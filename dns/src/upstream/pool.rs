@@ -27,6 +27,9 @@ use super::wire::Wire;
 const SOCKETS: usize = 4;
 /// Queries after which a socket is replaced, so that a found port is soon worth nothing.
 const MAX_QUERIES: u64 = 1000;
+/// Ids in use on a socket, spent ones too, after which it is replaced: a server that is silent has
+/// each query sent several times, and a new query must never lack an id because of that.
+const CROWDED: usize = 1000;
 /// Age after which a socket is replaced, for the same reason; also what CoreDNS keeps sockets for.
 const MAX_AGE: Duration = Duration::from_secs(10);
 /// How long a replaced socket stays open for late replies, which would else meet a closed port.
@@ -139,6 +142,11 @@ impl Pool {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn open_sockets(&self) -> usize {
+        super::do53::MAX_SOCKETS - self.permits.available_permits()
+    }
+
     fn socket(&self, now: Instant) -> Result<PooledSocket, ExchangeError> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ExchangeError::Overloaded)?;
@@ -160,7 +168,10 @@ type OpenQuery = (Arc<PooledSocket>, Result<Ticket, Reason>);
 
 impl PooledSocket {
     fn is_fresh(&self, now: Instant) -> bool {
-        now < self.opened + MAX_AGE && self.ids.opened() < MAX_QUERIES && self.ids.is_open()
+        now < self.opened + MAX_AGE
+            && self.ids.opened() < MAX_QUERIES
+            && self.ids.in_use(now) < CROWDED
+            && self.ids.is_open()
     }
 
     async fn send(&self, query: &[u8]) -> Result<(), ExchangeError> {

@@ -81,7 +81,7 @@ impl Member {
             Err(ExchangeError::Overloaded) => {}
             Err(error) => {
                 debug!(upstream = %self.spec(), %error, "upstream probe failed");
-                let why = error.to_string();
+                let why = error.in_full();
                 self.tell(Event::Failed { asked, why });
             }
         }
@@ -188,7 +188,7 @@ impl<'a> Exchange<'a> {
             // Our own bounds say nothing about the upstream.
             Some(ExchangeError::Overloaded) => {}
             Some(error) => {
-                let why = error.to_string();
+                let why = error.in_full();
                 self.member.tell(Event::Failed { asked, why });
             }
         }

@@ -9,6 +9,7 @@
     reason = "a test stops at the first thing that is not as it should be"
 )]
 
+mod allocations;
 mod caching;
 mod edns;
 mod flood;

@@ -77,6 +77,11 @@ impl Handler for Engaged {
         let asker = Asker::at(peer, Arc::clone(view));
         self.resolver.answer(&packet, &asker).await
     }
+
+    fn at_hand(&self, packet: &[u8], peer: SocketAddr, reply: &mut Vec<u8>) -> bool {
+        let view = self.sessions.get(&peer.ip()).unwrap_or(&self.pod);
+        self.resolver.answer_at_hand(packet, view, reply)
+    }
 }
 
 /// The view of a pod in `default`, with a zone that is never expanded.

@@ -25,6 +25,7 @@ use crate::test_util::issuer::{ISSUER, Issuer};
 mod access;
 mod dns;
 mod expiry;
+mod explain;
 mod lifecycle;
 mod newer;
 mod races;

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use kubebridge_dns::name::Name;
 use kubebridge_dns::upstream::UpstreamSpec;
 use kubebridge_proto::names::check_label;
 
 use super::duration;
-use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, LogFormat};
+use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat};
 use crate::upstreams::ask::Output;
 
 /// Resolves and streams the Services of a cluster for kubebridge laptops.
@@ -71,15 +71,6 @@ impl Cli {
     pub(super) fn try_parse_from_all(arguments: &[OsString]) -> Result<Self, clap::Error> {
         Self::try_parse_from(arguments)
     }
-}
-
-/// How upstreams are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Fanout {
-    /// All at once.
-    All,
-    /// The best one first.
-    Hedged,
 }
 
 #[derive(Debug, Args)]
@@ -213,7 +204,16 @@ pub(super) struct Serve {
     )]
     pub(super) absolute_zone: Vec<Name>,
 
-    /// How upstreams are asked; `hedged` is not built yet.
+    /// Give answers for so long after their time when no upstream replies, for example `60m`.
+    #[arg(long, env = "KUBEBRIDGE_SERVE_STALE", value_name = "DURATION", value_parser = duration::parse)]
+    pub(super) serve_stale: Option<Duration>,
+
+    /// Ask again before its time is over for what is asked for again and again.
+    #[arg(long, env = "KUBEBRIDGE_PREFETCH", action = ArgAction::SetTrue)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(super) prefetch: bool,
+
+    /// How upstreams are asked: all at once, or the best first and the next when it fails or is late.
     #[arg(long, env = "KUBEBRIDGE_FANOUT", value_enum, default_value = "all")]
     pub(super) fanout: Fanout,
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use kubebridge_dns::upstream::{Protocol, UpstreamSpec};
 
-use super::flags::{Fanout, Serve};
+use super::flags::Serve;
 use crate::access::key_file::KeyFile;
 use crate::config::{AuditLog, Config, Namespaces, Resolution, Source};
 use crate::failure::{Exit, Failure};
@@ -19,27 +19,16 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// before the 5 s after which stub resolvers ask again.
 const LONGEST_TIMEOUT: Duration = Duration::from_millis(4500);
 
+/// The longest time for stale answers: a week, beyond which RFC 8767 §5 sees no use.
+const LONGEST_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Makes a configuration of flags.
 pub(super) fn config(flags: Serve) -> Result<Config> {
     let source = source(&flags)?;
     refuse_not_built(&flags)?;
     let tls = tls(&flags)?;
     let token_keys = token_keys(&flags)?;
-    if let Some(timeout) = flags.timeout
-        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
-    {
-        let message = format!(
-            "--timeout {} is out of range",
-            super::duration::text(timeout)
-        );
-        return Err(usage(message, "use a value between 1ms and 4500ms"));
-    }
-    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
-    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
-        let message = "--upstream-ca needs an encrypted upstream";
-        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
-        return Err(usage(message, hint));
-    }
+    check_values(&flags)?;
     // Every field by name: a flag that is not used fails the build.
     let Serve {
         dns_listen,
@@ -61,7 +50,9 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         answer_order,
         bare_single_label,
         absolute_zone,
-        fanout: _,
+        serve_stale,
+        prefetch,
+        fanout,
         auth,
         pod_namespace,
         token_keys: _,
@@ -83,8 +74,11 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         attempts,
         cluster_domain,
         answer_order,
+        fanout,
         bare_single_label,
         absolute_zones: absolute_zone,
+        serve_stale,
+        prefetch,
     };
     let config = Config {
         dns_listen,
@@ -102,6 +96,35 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
     };
     config.check()?;
     Ok(config)
+}
+
+/// Refuses values that make no sense by themselves.
+fn check_values(flags: &Serve) -> Result<()> {
+    if let Some(timeout) = flags.timeout
+        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
+    {
+        let message = format!(
+            "--timeout {} is out of range",
+            super::duration::text(timeout)
+        );
+        return Err(usage(message, "use a value between 1ms and 4500ms"));
+    }
+    if let Some(longest) = flags.serve_stale
+        && (longest.is_zero() || longest > LONGEST_STALE)
+    {
+        let message = format!(
+            "--serve-stale {} is out of range",
+            super::duration::text(longest)
+        );
+        return Err(usage(message, "use a value between 1ms and 10080m"));
+    }
+    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
+    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
+        let message = "--upstream-ca needs an encrypted upstream";
+        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
+        return Err(usage(message, hint));
+    }
+    Ok(())
 }
 
 fn tls(flags: &Serve) -> Result<Option<TlsFiles>> {
@@ -176,10 +199,7 @@ fn source(flags: &Serve) -> Result<Source> {
 }
 
 fn refuse_not_built(flags: &Serve) -> Result<()> {
-    let given = [
-        ("--egress", flags.egress.is_some()),
-        ("--fanout hedged", flags.fanout == Fanout::Hedged),
-    ];
+    let given = [("--egress", flags.egress.is_some())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),
         None => Ok(()),

@@ -52,6 +52,12 @@ pub(super) fn text(config: &Config) -> String {
     lines.word("answer-order", &resolution.answer_order);
     lines.word("bare-single-label", &resolution.bare_single_label);
     lines.list("absolute-zone", &resolution.absolute_zones);
+    if let Some(longest) = resolution.serve_stale {
+        lines.one("serve-stale", duration::text(longest));
+    }
+    if resolution.prefetch {
+        lines.raw("prefetch", "true");
+    }
     lines.word("auth", &config.auth);
     if let Some(namespace) = &config.pod_namespace {
         lines.one("pod-namespace", namespace);

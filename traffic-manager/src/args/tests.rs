@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::*;
-use crate::config::{AnswerOrder, Namespaces, Source};
+use crate::config::{AnswerOrder, Fanout, Namespaces, Source};
 use crate::failure::report;
 use crate::upstreams::ask::Output;
 
@@ -47,6 +47,9 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(config.auth, crate::config::Auth::Token);
     assert_eq!(config.source, Source::None);
     assert_eq!(config.resolution.answer_order, AnswerOrder::Search);
+    assert_eq!(config.resolution.fanout, Fanout::All);
+    let hedged = serve(&["--fanout=hedged"]);
+    assert_eq!(hedged.resolution.fanout, Fanout::Hedged);
 }
 
 #[test]
@@ -118,6 +121,14 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: --timeout 0ms is out of range",
     ),
     (
+        &["serve", "--serve-stale=0s"],
+        "error: --serve-stale 0ms is out of range",
+    ),
+    (
+        &["serve", "--serve-stale=10081m"],
+        "error: --serve-stale 604860000ms is out of range",
+    ),
+    (
         &["serve", "--attempts=0"],
         "error: invalid value '0' for '--attempts <N>'",
     ),
@@ -174,8 +185,8 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
         "error: --egress is not built yet",
     ),
     (
-        &["serve", "--fanout=hedged"],
-        "error: --fanout hedged is not built yet",
+        &["serve", "--fanout=ordered"],
+        "error: invalid value 'ordered' for '--fanout <FANOUT>' [possible values: all, hedged]",
     ),
     (
         &["serve", "--auth=none"],
@@ -357,6 +368,8 @@ fn what_check_config_prints_is_a_configuration_file() {
         "--namespace=shop",
         "--bare-single-label=never",
         "--absolute-zone=example.com",
+        "--serve-stale=60m",
+        "--prefetch",
         "--auth=port-forward",
         "--pod-namespace=shop",
         "--token-keys=keys.json",
@@ -373,6 +386,7 @@ fn what_check_config_prints_is_a_configuration_file() {
         panic!("nothing printed")
     };
     assert_eq!(first, second);
+    assert!(first.contains("serve-stale: \"3600000ms\"\n") && first.contains("prefetch: true\n"));
     assert!(first.contains("timeout: \"1000ms\"\n") && first.contains("kubernetes: true\n"));
 }
 

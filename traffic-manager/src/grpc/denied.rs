@@ -1,4 +1,4 @@
-//! What a DNS exchange denied a session, for the audit log: pure, from query, reply and view.
+//! What a DNS exchange denied a session, for the audit log: from query, reply and view.
 //!
 //! Told are names of the cluster alone. A name that is only perhaps one (`authors.prod`, which a
 //! search would find) is told when the namespace is known; otherwise it may be anybody's.
@@ -8,20 +8,43 @@ use kubebridge_dns::name::{Name, ResponseCode};
 use kubebridge_dns::view::View;
 use kubebridge_proto::names::check_label;
 
+use super::Service;
 use crate::kubernetes::index::Index;
 use crate::records::reverse_address;
+use crate::sessions::Session;
 
 /// A name that was not answered because its namespace is not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Denied {
+struct Denied {
     /// `None` when it is no label, as in a wildcard, or not known.
-    pub(super) namespace: Option<String>,
+    namespace: Option<String>,
     /// The label in front of it, where that is one.
-    pub(super) service: Option<String>,
+    service: Option<String>,
+}
+
+/// Writes down what an exchange denied a session, if anything.
+pub(super) fn tell(
+    (service, call): (&Service, &'static str),
+    session: &Session,
+    packet: &[u8],
+    reply: Option<&[u8]>,
+    view: &View,
+) {
+    let denied = reply.and_then(|reply| denied(packet, reply, view, &service.index));
+    if let Some(Denied {
+        namespace,
+        service: name,
+    }) = denied
+    {
+        let (namespace, name) = (namespace.as_deref(), name.as_deref());
+        service
+            .audit
+            .call_denied(session.id(), call, namespace, name);
+    }
 }
 
 /// Says what was denied, if anything was.
-pub(super) fn denied(packet: &[u8], reply: &[u8], view: &View, index: &Index) -> Option<Denied> {
+fn denied(packet: &[u8], reply: &[u8], view: &View, index: &Index) -> Option<Denied> {
     let code = ResponseCode(u16::from(reply.get(3)? & 0x0f));
     let negative = [
         ResponseCode::REFUSED,

@@ -1,7 +1,5 @@
 //! `ExchangeDns`: DNS messages of a session, answered side by side and matched by tag.
 
-use std::sync::Arc;
-
 use futures::{Stream, StreamExt, stream};
 use kubebridge_dns::resolver::Asker;
 use kubebridge_proto::v1;
@@ -11,8 +9,7 @@ use tokio::task::JoinSet;
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use super::denied::{Denied, denied};
-use super::{Service, expired, expiry};
+use super::{Service, denied, expired, expiry};
 use crate::metrics::Way;
 use crate::sessions::Lease;
 
@@ -95,24 +92,19 @@ impl Exchange {
                 .insert(self.service.session(&request.session_id)?.lease()),
         };
         let asker = Asker::new(session.view());
-        let resolver = Arc::clone(&self.service.resolver);
-        let metrics = Arc::clone(&self.service.metrics);
-        let (index, audit) = (
-            Arc::clone(&self.service.index),
-            Arc::clone(&self.service.audit),
-        );
-        let session = session.session();
+        let (service, session) = (self.service.clone(), session.session());
         self.answers.spawn(async move {
-            let query = metrics.query(Way::Grpc);
-            let reply = resolver.answer(&request.query, &asker).await;
+            let query = service.metrics.query(Way::Grpc);
+            let reply = service.resolver.answer(&request.query, &asker).await;
             query.answered(reply.as_deref());
-            let denied = reply
-                .as_deref()
-                .and_then(|reply| denied(&request.query, reply, &asker.view, &index));
-            if let Some(Denied { namespace, service }) = denied {
-                let (namespace, service) = (namespace.as_deref(), service.as_deref());
-                audit.call_denied(session.id(), "ExchangeDns", namespace, service);
-            }
+            let call = (&service, "ExchangeDns");
+            denied::tell(
+                call,
+                &session,
+                &request.query,
+                reply.as_deref(),
+                &asker.view,
+            );
             let outcome = match reply {
                 Some(reply) => Outcome::Reply(reply),
                 None => Outcome::Failure(v1::DnsFailure {

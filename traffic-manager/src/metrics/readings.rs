@@ -39,6 +39,21 @@ impl Collector for Readings {
                 "DNS queries the cache had no answer for",
                 stats.cache_misses,
             ),
+            (
+                "dns_shed",
+                "DNS resolutions turned away because there were too many already",
+                stats.shed,
+            ),
+            (
+                "dns_stale_answers",
+                "Answers given again after their time because no upstream replied",
+                stats.stale,
+            ),
+            (
+                "dns_renewals",
+                "Answers asked for again before their time was over",
+                stats.renewed,
+            ),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);

@@ -117,7 +117,7 @@ async fn lifecycle_19_while_there_are_no_tokens_the_live_tunnel_stays_and_renewa
     let mut world = World::start().await;
     let start = Instant::now();
     world.tokens.fails.store(true, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(95)).await;
+    sleep(Duration::from_secs(95)).await;
     assert_eq!(world.health(), Health::Good);
     assert_eq!(*world.script.opened.lock(), [""]);
     world.tokens.fails.store(false, Ordering::Relaxed);

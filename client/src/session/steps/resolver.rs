@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use super::missing;
 use crate::apply::{dns_plan, networks};
 use crate::failure::{Exit, Failure};
+use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Serving};
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
@@ -87,6 +88,9 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
     let (udp, tcp, device) = take_sockets(taken)?;
     link.device = Some(device);
+    let local = Arc::new(local);
+    let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
+    parts.board.note(|facts| facts.inquiry = Some(inquiry));
     parts.serving = Some(Serving::start(local, udp, tcp));
     Ok(format!("{} by UDP and TCP", link.socket))
 }

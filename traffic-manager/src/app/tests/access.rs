@@ -150,6 +150,58 @@ async fn r2_a_session_with_one_namespace_of_fifty_is_answered_no_name_of_the_oth
     assert_eq!(dns, asked);
 }
 
+/// The story of a reply that is refused tells no more than the reply does.
+#[tokio::test]
+async fn r2_no_explanation_tells_a_name_of_another_namespace() {
+    let mut world = World::start().await;
+    world.write(&format!(
+        "{MANIFEST}- {{kind: Service, metadata: {{name: out}}, \
+         spec: {{type: ExternalName, externalName: authors.shop.svc.cluster.local}}}}\n"
+    ));
+    let both = world.open(&["default", "shop"]).await.id;
+    let one = world.open(&["default"]).await.id;
+    for (name, rtype) in [
+        ("21.0.96.10.in-addr.arpa", RecordType::PTR),
+        ("out.default.svc.cluster.local", RecordType::A),
+    ] {
+        // Once for somebody who may know, so that it is in the cache; and afresh.
+        for fresh in [false, true] {
+            let explain = |session: &str| v1::ExplainRequest {
+                session_id: session.to_owned(),
+                query: query(name, rtype),
+                fresh,
+            };
+            let asking = async {
+                loop {
+                    let told = world
+                        .client
+                        .explain(explain(&both))
+                        .await
+                        .unwrap()
+                        .into_inner();
+                    if text(&told.reply).contains("authors.shop") {
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            within("the new file is read", asking).await;
+            let told = world
+                .client
+                .explain(explain(&one))
+                .await
+                .unwrap()
+                .into_inner();
+            assert_eq!(text(&told.reply), "REFUSED", "{name}");
+            let story = format!("{:?}", told.steps);
+            // Where an alias of our own leads is its own business, and no secret.
+            let told = rtype == RecordType::PTR && story.contains("authors");
+            assert!(!told, "{name}: {story}");
+            assert!(!story.contains("10.96.0.21"), "{name}: {story}");
+        }
+    }
+}
+
 /// How often each namespace was denied, by call.
 async fn denials(lines: &mut mpsc::Receiver<String>) -> BTreeMap<String, BTreeMap<String, u64>> {
     let mut told: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();

@@ -353,14 +353,12 @@ pub(super) fn service_over(
     audit: Arc<Audit>,
     shutdown: &CancellationToken,
 ) -> (Service, watch::Sender<Arc<View>>) {
-    let settings = Settings::load(&loopback(Source::None).resolution).unwrap();
+    let resolution = loopback(Source::None).resolution;
+    let settings = Settings::load(&resolution).unwrap();
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let resolver = Resolver::new(
         settings
-            .resolver(
-                crate::config::AnswerOrder::Search,
-                &kubebridge_dns::upstream::Settings::default(),
-            )
+            .resolver(&resolution, &kubebridge_dns::upstream::Settings::default())
             .unwrap(),
         Arc::new(NoLocalRecords),
     );
@@ -377,6 +375,7 @@ pub(super) fn service_over(
         metrics: Arc::new(Metrics::new("0")),
         gate,
         audit,
+        explains: Arc::default(),
         shutdown: shutdown.clone(),
     };
     (service, plain)

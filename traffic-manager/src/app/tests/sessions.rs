@@ -141,20 +141,6 @@ async fn echo_sends_back_what_it_got_up_to_a_bound() {
 }
 
 #[tokio::test]
-async fn calls_that_are_not_built_yet_say_which_they_are() {
-    let mut world = World::start().await;
-    let status = world
-        .client
-        .explain(v1::ExplainRequest::default())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (status.code(), status.message()),
-        (Code::Unimplemented, "Explain is not built yet")
-    );
-}
-
-#[tokio::test]
 async fn the_standard_health_service_says_serving() {
     let world = World::start().await;
     let channel = Channel::from_shared(format!("http://{}", world.running.grpc)).unwrap();

@@ -114,3 +114,23 @@ async fn a_dropped_transport_closes_its_sockets() {
     // The reader was the last to hold the socket, so its port is free again.
     is_freed(port).await;
 }
+
+/// 1,000 queries a second, each sent four times: on one socket after the other the ids would run out.
+#[tokio::test(start_paused = true)]
+async fn d16_a_silent_server_costs_few_sockets_and_no_query_lacks_an_id() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let upstream = Do53::new(silent.local_addr().unwrap(), PortPolicy::Pooled);
+    let Udp::Pooled(pool) = &upstream.udp else {
+        panic!("not pooled")
+    };
+    let ask = async |number: u64| {
+        tokio::time::sleep(Duration::from_millis(number)).await;
+        let asked = query(&format!("n{number}.test"));
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let got = upstream.exchange(&asked, deadline).await;
+        assert!(matches!(got, Err(ExchangeError::Timeout)), "{got:?}");
+        assert!(pool.open_sockets() <= 48, "{}", pool.open_sockets());
+    };
+
+    futures::future::join_all((0..6000).map(ask)).await;
+}

@@ -1,0 +1,627 @@
+//! What a trace tells, beside the answer it tells of.
+
+use super::*;
+use crate::explain::{CacheUse, Trace};
+
+/// A world whose trace of one question is wanted.
+impl World {
+    async fn explain_in(
+        &self,
+        view: &Arc<View>,
+        text: &str,
+        rtype: RecordType,
+        cache_use: CacheUse,
+    ) -> (Parsed, Vec<String>) {
+        let packet = encode_query(77, &name(text), rtype, QueryOptions::default());
+        let asker = Asker::new(Arc::clone(view));
+        let (reply, trace) = self.resolver.explain(&packet, &asker, cache_use).await;
+        (answers(&reply.expect("a reply")).unwrap(), story(&trace))
+    }
+
+    async fn explain(&self, text: &str, rtype: RecordType) -> Vec<String> {
+        self.explain_in(&pod(), text, rtype, CacheUse::Normal)
+            .await
+            .1
+    }
+}
+
+/// The steps as `MILLISECONDS STAGE NAME @UPSTREAM TOOK: OUTCOME`, what is not there left out.
+fn story(trace: &Trace) -> Vec<String> {
+    assert_eq!(trace.left_out, 0);
+    let line = |step: &crate::explain::Step| {
+        let event = &step.event;
+        let name = event.name().map(|name| format!(" {name}"));
+        let upstream = event.upstream().map(|upstream| format!(" @{upstream}"));
+        let took = event.took().map(|took| format!(" {} ms", took.as_millis()));
+        format!(
+            "{} {}{}{}{}: {}",
+            step.at.as_millis(),
+            event.stage(),
+            name.unwrap_or_default(),
+            upstream.unwrap_or_default(),
+            took.unwrap_or_default(),
+            event.outcome()
+        )
+    };
+    trace.steps.iter().map(line).collect()
+}
+
+/// Whether the steps have this one, at any time.
+#[track_caller]
+fn must_tell(story: &[String], step: &str) {
+    let untimed = |line: &String| line.split_once(' ').is_some_and(|(_, rest)| rest == step);
+    assert!(story.iter().any(untimed), "{step:?} is not in {story:#?}");
+}
+
+#[track_caller]
+fn must_not_tell(story: &[String], words: &str) {
+    assert!(
+        !story.iter().any(|line| line.contains(words)),
+        "{words:?} is in {story:#?}"
+    );
+}
+
+fn at(owner: &str, answer: Answer) -> ScriptedUpstream {
+    upstream().with(owner, RecordType::A, answer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wildcard_of_a_later_candidate_is_told_as_not_needed() {
+    let wildcard = "authors.cluster.local";
+    let world = World::new([
+        at(SERVICE, Answer::address(SERVICE, v4(1)).after(ms(50))).with(
+            wildcard,
+            RecordType::A,
+            Answer::address(wildcard, v4(6)),
+        ),
+    ]);
+
+    assert_eq!(
+        world.explain("authors", RecordType::A).await,
+        [
+            "0 question authors: A",
+            "0 rule authors: search list first: fewer dots (0) than ndots (5)",
+            "0 candidate authors.default.svc.cluster.local: asked at once; a failure here ends the search",
+            "0 candidate authors.svc.cluster.local: asked at once; a failure here ends the search",
+            "0 candidate authors.cluster.local: asked at once; a failure here ends the search",
+            "0 candidate authors: asked when all others were negative",
+            "0 cache: miss",
+            "0 flight: led: resolved for this query",
+            "0 upstream authors.svc.cluster.local @10.96.0.10 0 ms: NXDOMAIN, for 30 s",
+            "0 upstream authors.cluster.local @10.96.0.10 0 ms: 1 record",
+            "50 upstream authors.default.svc.cluster.local @10.96.0.10 50 ms: 1 record",
+            "50 settle authors.default.svc.cluster.local: wins: the first in order with data",
+            "50 settle authors.svc.cluster.local: not needed: one before it decided",
+            "50 settle authors.cluster.local: not needed: one before it decided",
+            "50 settle authors: not needed: one before it decided",
+            "50 rewrite authors.default.svc.cluster.local: given under the asked name authors",
+            "50 store: kept for 30 s",
+            "50 answer: NOERROR: authors 30 A 10.96.0.1",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_data_is_told_as_the_end_of_the_search() {
+    let later = "authors.svc.cluster.local";
+    let world = World::new([upstream()
+        .with(SERVICE, RecordType::AAAA, Answer::nodata("cluster.local"))
+        .with(
+            later,
+            RecordType::AAAA,
+            Answer::address(later, [0xfd00, 0, 0, 0, 0, 0, 0, 1]),
+        )]);
+
+    let story = world.explain("authors", RecordType::AAAA).await;
+
+    must_tell(
+        &story,
+        &format!("settle {SERVICE}: wins: it exists without this type, which ends the search"),
+    );
+    must_tell(
+        &story,
+        &format!("settle {later}: not needed: one before it decided"),
+    );
+    must_tell(&story, "answer: NOERROR, no records");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_data_of_the_zones_structure_is_told_as_not_existing() {
+    let namespace = "shop.svc.cluster.local";
+    let world =
+        World::new([upstream().with(namespace, RecordType::A, Answer::nodata("cluster.local"))]);
+
+    let story = world.explain("shop", RecordType::A).await;
+
+    must_tell(
+        &story,
+        &format!("settle {namespace}: has names below it only: counts as not existing"),
+    );
+    must_tell(
+        &story,
+        "settle: all were negative: the bare name is asked last",
+    );
+    must_tell(&story, "settle shop: does not exist");
+    must_tell(&story, "answer: NXDOMAIN, no records");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_upstream_is_told_with_the_time_it_cost() {
+    let dead = ScriptedUpstream::new("10.96.0.11").otherwise(Answer::silence());
+    let world = World::new([upstream(), dead]);
+
+    let story = world.explain(SERVICE, RecordType::A).await;
+
+    assert_eq!(
+        story[5..],
+        [
+            format!("0 upstream {SERVICE} @10.96.0.10 0 ms: NXDOMAIN, for 30 s"),
+            "100 settle: a negative has waited long enough for silent upstreams".to_owned(),
+            format!("100 upstream {SERVICE} @10.96.0.11 100 ms: cancelled: no longer needed"),
+            format!("100 settle {SERVICE}: does not exist"),
+            "100 settle: none of them exists".to_owned(),
+            "100 store: kept for 30 s".to_owned(),
+            "100 answer: NXDOMAIN, no records".to_owned(),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn upstreams_that_say_nothing_until_the_end_are_told_as_silent() {
+    let world = World::new([upstream().otherwise(Answer::silence())]);
+
+    let story = world.explain(SERVICE, RecordType::A).await;
+
+    must_tell(
+        &story,
+        &format!(
+            "settle {SERVICE}: failed: in the cluster domain no later one may stand in for it"
+        ),
+    );
+    must_tell(&story, "store: the failure is remembered for 1 s");
+    assert!(
+        story
+            .iter()
+            .any(|line| line.contains("@10.96.0.10 2000 ms: no reply before the")),
+        "{story:#?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_upstreams_are_told_in_words() {
+    let refused =
+        ScriptedUpstream::new("10.96.0.11").otherwise(Answer::code(ResponseCode::REFUSED));
+    let closed = ScriptedUpstream::new("10.96.0.12").otherwise(Answer::failure());
+    let world = World::new([
+        at(SERVICE, Answer::address(SERVICE, v4(1)).after(ms(10))),
+        refused,
+        closed,
+    ]);
+
+    let story = world.explain(SERVICE, RecordType::A).await;
+
+    must_tell(
+        &story,
+        &format!("upstream {SERVICE} @10.96.0.11 0 ms: REFUSED, of no use"),
+    );
+    must_tell(
+        &story,
+        &format!(
+            "upstream {SERVICE} @10.96.0.12 0 ms: \
+             cannot exchange packets with the upstream: connection refused"
+        ),
+    );
+    must_tell(
+        &story,
+        &format!("upstream {SERVICE} @10.96.0.10 10 ms: 1 record"),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_outside_the_cluster_domain_is_told_as_passed_over() {
+    let plain = PlainView {
+        search: vec![name("corp.example"), name("default.svc.cluster.local")],
+        ndots: None,
+        cluster_domain: None,
+        absolute_zones: vec![],
+        bare: BarePolicy::Never,
+    };
+    let view = Arc::new(View::plain(plain));
+    let outside = "authors.corp.example";
+    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1))).with(
+        outside,
+        RecordType::A,
+        Answer::code(ResponseCode::SERVFAIL),
+    )]);
+
+    let (_, story) = world
+        .explain_in(&view, "authors", RecordType::A, CacheUse::Normal)
+        .await;
+
+    must_tell(
+        &story,
+        "skipped authors: bare names are not sent (--bare-single-label never)",
+    );
+    must_tell(
+        &story,
+        &format!("settle {outside}: failed: passed over, being outside the cluster domain"),
+    );
+    must_tell(
+        &story,
+        &format!("settle {SERVICE}: wins: the first in order with data"),
+    );
+    must_tell(
+        &story,
+        "store: not kept: a candidate failed and was passed over",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_hit_is_told_with_its_age_and_what_is_left() {
+    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)))]);
+    world.ask("authors", RecordType::A).await;
+    tokio::time::advance(ms(12_000)).await;
+
+    let story = world.explain("authors", RecordType::A).await;
+
+    must_tell(&story, "cache: hit: 12 s old, kept 18 s more");
+    must_tell(&story, "answer: NOERROR: authors 18 A 10.96.0.1");
+    must_not_tell(&story, "upstream");
+    assert_eq!(world.asked(), [SERVICE]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_remembered_is_told_with_its_age() {
+    let world = World::new([at(SERVICE, Answer::code(ResponseCode::SERVFAIL))]);
+    world.ask(SERVICE, RecordType::A).await;
+    tokio::time::advance(ms(400)).await;
+
+    let story = world.explain(SERVICE, RecordType::A).await;
+
+    must_tell(&story, "cache: a failure of 400 ms ago is remembered");
+    must_tell(&story, "answer: SERVFAIL, no records");
+    assert_eq!(world.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_told_with_how_long_its_time_has_been_over() {
+    let world = World::with(
+        [at(SERVICE, Answer::address(SERVICE, v4(1)))],
+        Table::default(),
+        |config| {
+            config.stale = Some(StaleSettings {
+                longest: ms(600_000),
+            });
+        },
+    );
+    world.ask(SERVICE, RecordType::A).await;
+    world.upstreams[0].set(SERVICE, RecordType::A, Answer::failure());
+    tokio::time::advance(ms(90_000)).await;
+
+    for asked in ["led", "kept"] {
+        let story = world.explain(SERVICE, RecordType::A).await;
+
+        must_tell(
+            &story,
+            "cache: stale: its time was over 60 s ago, and no upstream answers",
+        );
+        let answer = story.last().unwrap();
+        assert!(answer.contains("A 10.96.0.1"), "{asked}: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_that_waits_for_anothers_resolution_says_so() {
+    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)).after(ms(50)))]);
+
+    let view = pod();
+    let (first, second) = tokio::join!(
+        world.ask_in(&view, SERVICE, RecordType::A),
+        world.explain_in(&view, SERVICE, RecordType::A, CacheUse::Normal)
+    );
+
+    assert_eq!(shown(&first), shown(&second.0));
+    must_tell(&second.1, "cache: miss");
+    must_tell(
+        &second.1,
+        "flight: joined: another query was resolving the same; its steps are not known",
+    );
+    assert_eq!(world.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_answer_leaves_the_cache_as_it_is() {
+    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)))]);
+    world.ask(SERVICE, RecordType::A).await;
+    world.upstreams[0].set(SERVICE, RecordType::A, Answer::address(SERVICE, v4(2)));
+
+    let (fresh, story) = world
+        .explain_in(&pod(), SERVICE, RecordType::A, CacheUse::Bypass)
+        .await;
+
+    assert_eq!(shown(&fresh), [format!("{SERVICE} A 10.96.0.2")]);
+    must_tell(&story, "cache: not asked: a fresh answer is wanted");
+    must_tell(&story, "store: not kept: the cache was bypassed");
+    assert_eq!(
+        shown(&world.ask(SERVICE, RecordType::A).await),
+        [format!("{SERVICE} A 10.96.0.1")]
+    );
+    assert_eq!(world.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r2_a_namespace_that_is_not_granted_is_told_as_refused_and_nothing_else() {
+    let world = World::new([at(
+        "authors.shop.svc.cluster.local",
+        Answer::address("x", v4(2)),
+    )]);
+
+    let (reply, story) = world
+        .explain_in(
+            &session("default", 7),
+            "authors.shop.svc.cluster.local",
+            RecordType::A,
+            CacheUse::Normal,
+        )
+        .await;
+
+    assert_eq!(reply.code, ResponseCode::REFUSED);
+    assert_eq!(
+        story[1..],
+        [
+            "0 rule authors.shop.svc.cluster.local: refused: in a namespace that is not granted",
+            "0 answer: REFUSED, no records",
+        ]
+    );
+    assert!(world.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r2_an_alias_into_a_namespace_that_is_not_granted_is_not_told() {
+    let (alias, secret) = (
+        "docs.default.svc.cluster.local",
+        "secret.shop.svc.cluster.local",
+    );
+    let table = Table::default().with(alias, RecordType::A, Local::Alias(name(secret)));
+    let secret_address = at(secret, Answer::address(secret, v4(9)));
+    let world = World::with([secret_address], table, |_| {});
+    let view = session("default", 7);
+
+    for cache_use in [CacheUse::Normal, CacheUse::Normal, CacheUse::Bypass] {
+        let (reply, story) = world
+            .explain_in(&view, "docs", RecordType::A, cache_use)
+            .await;
+
+        assert_eq!(reply.code, ResponseCode::REFUSED);
+        must_tell(
+            &story,
+            "access: the answer leads into a namespace that is not granted: refused",
+        );
+        for told in [
+            "secret",
+            "10.96.0.9",
+            "upstream",
+            "records",
+            "cache",
+            "settle",
+            "store",
+        ] {
+            must_not_tell(&story[..story.len() - 2], told);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r2_names_of_a_losing_candidate_that_are_not_granted_are_not_told() {
+    let alias = "docs.default.svc.cluster.local";
+    let secret = "secret.shop.svc.cluster.local";
+    let winner = "docs.cluster.local";
+    let table = Table::default().with(alias, RecordType::A, Local::Alias(name(secret)));
+    let world = World::with([at(winner, Answer::address(winner, v4(4)))], table, |_| {});
+
+    let (reply, story) = world
+        .explain_in(
+            &session("default", 7),
+            "docs",
+            RecordType::A,
+            CacheUse::Normal,
+        )
+        .await;
+
+    assert_eq!(shown(&reply), ["docs A 10.96.0.4"]);
+    must_tell(&story, &format!("settle {alias}: does not exist"));
+    must_not_tell(&story, "secret");
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_records_are_told_and_no_upstream_is() {
+    let table = Table::default().with(SERVICE, RecordType::A, Local::Addresses(vec![v4(3)]));
+    let world = World::with([upstream()], table, |_| {});
+
+    let story = world.explain("authors", RecordType::A).await;
+
+    must_tell(
+        &story,
+        &format!("records {SERVICE}: 1 record, from the Services"),
+    );
+    must_tell(
+        &story,
+        &format!("settle {SERVICE}: wins: the first in order with data"),
+    );
+    must_not_tell(&story, "upstream");
+    assert!(world.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_told_which_names_are_not_tried_for_it() {
+    let world = World::new([upstream()]);
+
+    let (_, story) = world
+        .explain_in(
+            &session("default", 7),
+            "authors.shop",
+            RecordType::A,
+            CacheUse::Normal,
+        )
+        .await;
+
+    must_tell(
+        &story,
+        "skipped authors.shop.svc.cluster.local: in a namespace that is not granted",
+    );
+    must_tell(
+        &story,
+        "skipped authors.shop: bare names outside the cluster are not sent from here",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_name_of_the_search_is_told_once() {
+    for asked in [
+        "authors",
+        "authors.shop",
+        "www.google.com",
+        "a.b.c.d.e.example",
+    ] {
+        for view in [pod(), session("default", 7)] {
+            let world = World::new([upstream()]);
+            let (_, story) = world
+                .explain_in(&view, asked, RecordType::A, CacheUse::Normal)
+                .await;
+            let told = |line: &&String| line.contains(" candidate ") || line.contains(" skipped ");
+            assert_eq!(story.iter().filter(told).count(), 4, "{asked}: {story:#?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explained_query_gets_the_reply_of_any_other() {
+    let ext = "ext.default.svc.cluster.local";
+    let chain = [
+        Record::cname(ext, "real.example"),
+        Record::address("real.example", v4(9)),
+    ];
+    let world = || {
+        World::new([at(SERVICE, Answer::address(SERVICE, v4(1)))
+            .with(ext, RecordType::A, Answer::records(chain.clone()))
+            .with(
+                "dead.default.svc.cluster.local",
+                RecordType::A,
+                Answer::silence(),
+            )])
+    };
+    let view = session("default", 7);
+    for asked in [
+        "authors",
+        "AUTHORS.default",
+        SERVICE,
+        "ext",
+        "dead",
+        "nope",
+        "www.example.com",
+        "localhost",
+        "authors.shop.svc.cluster.local",
+        "1.0.96.10.in-addr.arpa",
+    ] {
+        for rtype in [RecordType::A, RecordType::AAAA, RecordType::ANY] {
+            let packet = encode_query(77, &name(asked), rtype, QueryOptions::default());
+            let asker = Asker::new(Arc::clone(&view));
+            let plain = world().resolver.answer(&packet, &asker).await;
+            for cache_use in [CacheUse::Normal, CacheUse::Bypass] {
+                let (explained, trace) = world().resolver.explain(&packet, &asker, cache_use).await;
+
+                assert_eq!(explained, plain, "{asked} {rtype}");
+                let last = trace.steps.last().map(|step| step.event.stage());
+                assert_eq!(last, Some("answer"), "{asked} {rtype}");
+                let decides = trace.steps.iter().any(|step| step.event.decides());
+                assert!(decides, "{asked} {rtype}: {trace:#?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_question_is_told_and_answered_as_ever() {
+    let world = World::new([upstream()]);
+    let asker = Asker::new(pod());
+
+    let (reply, trace) = world
+        .resolver
+        .explain(&[1, 2, 3], &asker, CacheUse::Normal)
+        .await;
+    assert_eq!((reply, story(&trace).len()), (None, 1));
+
+    let mut two_questions = encode_query(7, &name("a"), RecordType::A, QueryOptions::default());
+    two_questions[5] = 2;
+    let (reply, trace) = world
+        .resolver
+        .explain(&two_questions, &asker, CacheUse::Normal)
+        .await;
+    assert_eq!(reply, world.resolver.answer(&two_questions, &asker).await);
+    assert_eq!(story(&trace)[1], "0 answer: FORMERR, no records");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trace_is_bounded_and_ends_with_the_answer() {
+    let search: Vec<Name> = (0..63).map(|n| name(&format!("s{n}.example"))).collect();
+    let plain = PlainView {
+        search,
+        ndots: None,
+        cluster_domain: None,
+        absolute_zones: vec![],
+        bare: BarePolicy::LastToUpstreams,
+    };
+    let asker = Asker::new(Arc::new(View::plain(plain)));
+    let chain: Vec<Record> = (0..40)
+        .map(|last| Record::address("web.s62.example", v4(last)))
+        .collect();
+    let upstreams = (1..=8).map(|last| {
+        let spec = format!("10.96.0.{last}");
+        ScriptedUpstream::new(&spec)
+            .otherwise(Answer::nxdomain("."))
+            .with(
+                "web.s62.example",
+                RecordType::A,
+                Answer::records(chain.clone()).after(ms(1)),
+            )
+    });
+    let world = World::new(upstreams);
+    let packet = encode_query(77, &name("web"), RecordType::A, QueryOptions::default());
+
+    let (_, trace) = world
+        .resolver
+        .explain(&packet, &asker, CacheUse::Normal)
+        .await;
+
+    assert!(trace.steps.len() <= 257, "{}", trace.steps.len());
+    let last = &trace.steps.last().unwrap().event;
+    assert_eq!(last.stage(), "answer");
+    assert!(
+        last.outcome().ends_with("and 24 more"),
+        "{}",
+        last.outcome()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_leads_back_is_told_as_not_asked_once() {
+    let other = ScriptedUpstream::new("10.96.0.11").otherwise(Answer::nxdomain("."));
+    let world = World::new([upstream(), other]);
+    let looped = world.resolver.upstreams().status()[0].id;
+    assert!(
+        world
+            .resolver
+            .upstreams()
+            .mark_looped(looped, &Name::root())
+    );
+
+    let story = world.explain("authors", RecordType::A).await;
+
+    let told = |line: &&String| line.contains("@10.96.0.10");
+    let about_it: Vec<_> = story.iter().filter(told).collect();
+    assert_eq!(
+        about_it,
+        ["0 upstream @10.96.0.10: not asked: it leads back here"]
+    );
+    must_tell(&story, "settle authors: does not exist");
+}
