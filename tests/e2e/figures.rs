@@ -19,40 +19,88 @@ const CHANGES: usize = 45;
 /// H1 and H2 allow, because a busy machine is no failure of ours. The figures are printed.
 const LIMIT: Duration = Duration::from_secs(3);
 
+/// The same where systemd-resolved reads the hosts file: it looks for changes every 2 s. Three times
+/// what D23 and W13 allow.
+const RESOLVED_LIMIT: Duration = Duration::from_secs(9);
+
+/// Where systemd-resolved answers.
+const STUB: &str = "127.0.0.53";
+
 #[test]
 fn w13_a_changed_service_is_soon_right_on_the_laptop() -> Result<()> {
-    let changes = match env::var("KUBEBRIDGE_CHANGES") {
-        Ok(count) => count.parse().context("KUBEBRIDGE_CHANGES")?,
-        Err(_) => CHANGES,
-    };
     let lab = Lab::start()?;
     let _manager = Manager::start(&lab)?;
     let session = Session::connect(&lab, &[])?;
-    let api = Api::start(&lab)?;
-    let mut watcher = Watcher::new(lab.laptop.on(), &session.resolver()?)?;
+    let servers = [&*session.resolver()?, STUB];
+    let seen = lives_of_services(&lab, Watcher::new(lab.laptop.on(), servers)?)?;
 
-    let mut seen = Vec::new();
-    for number in 0..u16::try_from(changes.div_ceil(3))? {
-        seen.extend(life_of_a_service(&api, &mut watcher, number)?);
-    }
-    let resolver = tell("session's resolver", seen.iter().map(|seen| seen.resolver));
+    let resolver = tell(
+        "session's resolver",
+        seen.iter().map(|seen| seen.servers[0]),
+    );
     let hosts = tell("hosts file", seen.iter().map(|seen| seen.hosts));
+    let stub = tell("systemd-resolved", seen.iter().map(|seen| seen.servers[1]));
     session.end_at_once()?;
     ensure!(resolver <= LIMIT && hosts <= LIMIT, "that is too late");
+    ensure!(stub <= RESOLVED_LIMIT, "that is too late");
     lab.finish();
     Ok(())
 }
 
+/// D23: without DNS settings, what systemd-resolved says of a Service is what it read in the hosts
+/// file.
+#[test]
+fn w13_hosts_lines_are_soon_right_as_systemd_resolved_reads_them() -> Result<()> {
+    let lab = Lab::start()?;
+    let _manager = Manager::start(&lab)?;
+    let session = Session::connect(&lab, &["--dns", "hosts-only"])?;
+    let watcher = Watcher::new(lab.laptop.on(), [STUB])?;
+    let seen = lives_of_services(&lab, watcher)?;
+
+    let hosts = tell("hosts file", seen.iter().map(|seen| seen.hosts));
+    let stub = tell(
+        "hosts file as systemd-resolved reads it",
+        seen.iter().map(|seen| seen.servers[0]),
+    );
+    session.end_at_once()?;
+    ensure!(hosts <= LIMIT && stub <= RESOLVED_LIMIT, "that is too late");
+    lab.finish();
+    Ok(())
+}
+
+/// Creates, changes and deletes Services one after the other.
+fn lives_of_services<const SERVERS: usize>(
+    lab: &Lab,
+    mut watcher: Watcher<SERVERS>,
+) -> Result<Vec<Seen<SERVERS>>> {
+    let changes = match env::var("KUBEBRIDGE_CHANGES") {
+        Ok(count) => count.parse().context("KUBEBRIDGE_CHANGES")?,
+        Err(_) => CHANGES,
+    };
+    let api = Api::start(lab)?;
+    let mut seen = Vec::new();
+    for number in 0..u16::try_from(changes.div_ceil(3))? {
+        seen.extend(life_of_a_service(&api, &mut watcher, number)?);
+    }
+    Ok(seen)
+}
+
 /// Creates a Service, makes it again with another address, deletes it.
-fn life_of_a_service(api: &Api<'_>, watcher: &mut Watcher, number: u16) -> Result<[Seen; 3]> {
+fn life_of_a_service<const SERVERS: usize>(
+    api: &Api<'_>,
+    watcher: &mut Watcher<SERVERS>,
+    number: u16,
+) -> Result<[Seen<SERVERS>; 3]> {
     let name = format!("book-{number}");
+    // With a dot: systemd-resolved has ways of its own for single labels.
+    let asked = format!("{name}.default");
     let [high, low] = number.to_be_bytes();
     let first = Ipv4Addr::new(10, 96, 16 + high, low);
     let second = Ipv4Addr::new(10, 96, 32 + high, low);
-    let created = watcher.sees(api.create(&name, first)?, &name, Some(first))?;
+    let created = watcher.sees(api.create(&name, first)?, &asked, Some(first))?;
     api.delete(&name)?;
-    let changed = watcher.sees(api.create(&name, second)?, &name, Some(second))?;
-    let deleted = watcher.sees(api.delete(&name)?, &name, None)?;
+    let changed = watcher.sees(api.create(&name, second)?, &asked, Some(second))?;
+    let deleted = watcher.sees(api.delete(&name)?, &asked, None)?;
     Ok([created, changed, deleted])
 }
 

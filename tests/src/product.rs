@@ -134,6 +134,28 @@ impl Manager {
     }
 }
 
+/// A manager of another version, running on the node in place of the real one.
+#[derive(Debug)]
+pub struct OtherManager(Daemon);
+
+impl OtherManager {
+    /// Starts one that says it is `version`, and works with clients of `minimum` and above.
+    pub fn start(lab: &Lab, version: &str, minimum: Option<&str>) -> Result<Self> {
+        let mut command = lab.node.command(program("other-manager")?);
+        command.args(["127.0.0.1:7080", version]).args(minimum);
+        let daemon = Daemon::start("other-manager", &lab.logs(), command)?;
+        daemon.until_says("listening", START)?;
+        Ok(Self(daemon))
+    }
+
+    /// Ends it, and frees its port.
+    pub fn end(self) -> Result<()> {
+        self.0.signal(Signal::TERM)?;
+        self.0.ended(END)?;
+        Ok(())
+    }
+}
+
 /// The flags for [`NAMESPACES`].
 fn own_namespaces() -> Vec<&'static str> {
     let flags = NAMESPACES.iter().flat_map(|name| ["--namespace", name]);

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tonic::transport::{Channel, Endpoint};
 
 use super::pods;
-use super::problem::{Kind, Problem};
+use super::problem::{FORWARD, Kind, Problem};
 use super::rights;
 use super::{Cluster, HOME};
 use crate::control::way::Way;
@@ -92,7 +92,7 @@ impl PortForward {
     }
 
     async fn open(&self, pod: &str) -> Result<Channel, Problem> {
-        let doing = format!("port-forward to pod {pod}");
+        let doing = format!("{FORWARD} to pod {pod}");
         let forwarder = self
             .cluster
             .ask(&doing, LEG, |client| async move {

@@ -22,6 +22,9 @@ pub(super) struct Place {
     pub(super) proxy: Option<String>,
 }
 
+/// How the words for what is being done begin where an upgrade to a WebSocket is.
+pub(super) const FORWARD: &str = "port-forward";
+
 /// What stands between us and the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -114,10 +117,29 @@ impl From<Problem> for Failure {
     }
 }
 
+/// How kube marks an answer that is no Status.
+const NO_STATUS: &str = "Failed to parse error data";
+
 /// The server answered, with an error.
 fn api(place: &Place, doing: &str, status: &kube::core::Status) -> Problem {
     let said = first_line(&status.message);
     match status.code {
+        // A page, or nothing: an API server says what is wrong in a Status.
+        code if status.reason == NO_STATUS && code != 401 => {
+            let said = format!("answered {code}, and not as an API server does");
+            if doing.starts_with(FORWARD) {
+                // What was asked for before came through.
+                return blocked(place, doing, &said);
+            }
+            Problem::new(
+                Kind::Unreachable,
+                format!("{doing}: {}{} {said}", place.server, via(place)),
+            )
+            .with_hint(format!(
+                "is a gateway in the way? kubectl --context {} version",
+                place.context
+            ))
+        }
         401 => Problem::new(
             Kind::Unauthorized,
             format!(
@@ -188,7 +210,7 @@ fn transport(place: &Place, doing: &str, error: &kube::Error) -> Problem {
                 .with_hint("HTTPS_PROXY, or proxy-url in the kubeconfig, says which proxy; NO_PROXY what goes around it")
         } else {
             about(format!("the proxy refuses to connect there ({refusal})"))
-                .with_hint("name the API server in NO_PROXY, or have the proxy allow CONNECT to it")
+                .with_hint("name the API server in NO_PROXY, have the proxy allow CONNECT to it, or correct its user and password")
         };
     }
     match find::<rustls::Error>(error) {

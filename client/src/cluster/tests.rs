@@ -251,6 +251,7 @@ async fn a_gateway_that_blocks_websockets_is_named() {
     for answer in [
         refusal(400, "unable to upgrade: Upgrade request required"),
         (200, "{}".to_owned()),
+        (501, "<html>not here</html>".to_owned()),
     ] {
         let server = ApiServer::start(vec![pods(&["manager-a"]), answer]).await;
         let world = World::new(&format!("http://{}", server.address), "{token: t}").await;
@@ -263,6 +264,22 @@ async fn a_gateway_that_blocks_websockets_is_named() {
         assert_eq!(failure.exit, Exit::Unreachable);
         assert!(failure.hint.unwrap().contains("Upgrade: websocket"));
     }
+}
+
+#[tokio::test]
+async fn a_page_in_the_place_of_an_answer_is_not_shown() {
+    let page = "<html>sign in here</html>".to_owned();
+    let server = ApiServer::start(vec![(403, page)]).await;
+    let world = World::new(&format!("http://{}", server.address), "{token: t}").await;
+
+    let failure = world.dial().await;
+
+    assert_eq!(failure.exit, Exit::Unreachable);
+    let text = failure.error.to_string();
+    assert!(
+        text.ends_with("answered 403, and not as an API server does"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

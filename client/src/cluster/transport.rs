@@ -77,25 +77,19 @@ pub(super) fn client(
     };
     let to = proxy.uri.clone();
     match proxy.scheme {
-        Scheme::Http => over(
-            config,
-            tunnel(to, http, proxy).map_err(|error| refusal(error)),
-        ),
+        Scheme::Http => over(config, tunnel(to, http, proxy).map_err(refusal)),
         Scheme::Https => {
             // The proxy's certificate is no matter of the cluster's authority.
             let plain = Config::new(to.clone());
             let https = plain.rustls_https_connector_with_connector(http)?;
-            over(
-                config,
-                tunnel(to, https, proxy).map_err(|error| refusal(error)),
-            )
+            over(config, tunnel(to, https, proxy).map_err(refusal))
         }
         Scheme::Socks5 => {
             let mut socks = SocksV5::new(to, http);
             if let Some((user, password)) = proxy.user.clone() {
                 socks = socks.with_auth(user, password);
             }
-            over(config, socks.map_err(|error| refusal(error)))
+            over(config, socks.map_err(refusal))
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The session's resolver between a manager and an original server, both on loopback.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use kubebridge_dns::message::{Parsed, QueryOptions, answers, encode_query};
 use kubebridge_dns::name::RecordType;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::control::way::Reach;
@@ -29,13 +32,17 @@ struct World {
 
 impl World {
     async fn new(cluster: Answer) -> Self {
+        Self::with(move |packet| Some(cluster.reply_to(packet))).await
+    }
+
+    async fn with(cluster: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&asked);
         let script = Script::new(move |packet| {
             if let Checked::Query(query) = message::check(packet) {
                 seen.lock().push(query.name.to_string());
             }
-            Some(cluster.reply_to(packet))
+            cluster(packet)
         });
         let manager = FakeManager::start(&script).await;
         let originals =
@@ -62,7 +69,7 @@ impl World {
             reverse: Vec::new(),
         };
         let resolver = Arc::new(LocalDns {
-            zones: Zones::new(&zones).unwrap(),
+            zones: watch::channel(Arc::new(Zones::new(&zones).unwrap())).1,
             routes,
             exchange: control.exchange(),
             originals: Arc::new(Originals::new(&[originals.address()], &[])),
@@ -167,6 +174,32 @@ async fn without_the_tunnel_cluster_names_fail_and_others_resolve() {
     );
 
     drop(socket);
+}
+
+#[tokio::test]
+async fn a_question_on_its_way_when_the_tunnel_breaks_gets_the_last_answer() {
+    let asked_again = Arc::new(Notify::new());
+    let bell = Arc::clone(&asked_again);
+    let is_known = AtomicBool::new(false);
+    let mut world = World::with(move |packet| {
+        if is_known.swap(true, Ordering::Relaxed) {
+            bell.notify_one();
+            return None;
+        }
+        Some(authors().reply_to(packet))
+    })
+    .await;
+    let first = world.ask("authors.default").await;
+    let manager = world.manager.take().unwrap();
+
+    let dying = async {
+        asked_again.notified().await;
+        manager.die()
+    };
+    let (second, _socket) = tokio::join!(world.ask("authors.default"), dying);
+
+    assert_eq!(second.code, ResponseCode::NOERROR);
+    assert_eq!(second.answers, first.answers);
 }
 
 #[tokio::test]
