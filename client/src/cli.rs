@@ -17,7 +17,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 
 pub(crate) use explain::is_later_flag;
-pub use values::{DnsChoice, HostsForm, Namespace, Output, Progress};
+pub use values::{DnsChoice, HostsForm, ManagerAddress, Namespace, Output, Progress, TokenFile};
 
 /// Connects a laptop to a Kubernetes cluster.
 #[derive(Clone, Debug, Parser, PartialEq)]
@@ -49,6 +49,17 @@ pub struct Global {
         global = true
     )]
     pub namespaces: Vec<Namespace>,
+    /// Context of the kubeconfig that names cluster and user
+    #[arg(long, value_name = "NAME", env = "KUBEBRIDGE_CONTEXT", global = true)]
+    pub context: Option<String>,
+    /// Kubeconfig file, in place of KUBECONFIG and ~/.kube/config
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "KUBEBRIDGE_KUBECONFIG",
+        global = true
+    )]
+    pub kubeconfig: Option<PathBuf>,
     /// Form of what is written to stdout
     #[arg(
         short,
@@ -97,6 +108,8 @@ pub enum Command {
     Dns(DnsCommand),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
+    /// Make an authority and certificates for a manager over a network
+    Certs(CertsArgs),
     /// Print the version
     Version,
 }
@@ -146,9 +159,9 @@ pub struct QuestionArgs {
 /// Options of `connect`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ConnectArgs {
-    /// Loopback address of the traffic-manager's gRPC port, for example a port-forward
+    /// The traffic-manager's gRPC port, in place of the kubeconfig: on loopback, or any host with TLS
     #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_MANAGER")]
-    pub manager: Option<SocketAddr>,
+    pub manager: Option<ManagerAddress>,
     /// Stay in the foreground until interrupted
     #[arg(long, env = "KUBEBRIDGE_FOREGROUND", value_parser = FalseyValueParser::new())]
     pub foreground: bool,
@@ -172,6 +185,57 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// File with a token for a namespace, read anew whenever one is needed (repeatable)
+    #[arg(
+        long = "token",
+        value_name = "NAMESPACE=FILE",
+        env = "KUBEBRIDGE_TOKEN",
+        value_delimiter = ','
+    )]
+    pub tokens: Vec<TokenFile>,
+    /// Our certificate for a manager over a network, PEM
+    #[arg(long, value_name = "FILE", env = "KUBEBRIDGE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+    /// Key of that certificate, PEM
+    #[arg(long, value_name = "FILE", env = "KUBEBRIDGE_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+    /// Authority of the manager's certificate, PEM
+    #[arg(long, value_name = "FILE", env = "KUBEBRIDGE_TLS_CA")]
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// Options of `certs`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct CertsArgs {
+    /// Folder for the files; an authority that is there already is used
+    #[arg(long, value_name = "DIR", env = "KUBEBRIDGE_OUT")]
+    pub out: PathBuf,
+    /// Name or address the manager is reached by (repeatable); makes server.crt and server.key
+    #[arg(
+        long = "host",
+        value_name = "HOST",
+        env = "KUBEBRIDGE_HOST",
+        value_delimiter = ','
+    )]
+    pub hosts: Vec<String>,
+    /// Name of a client (repeatable); makes NAME.crt and NAME.key
+    #[arg(
+        long = "client",
+        value_name = "NAME",
+        default_value = "client",
+        env = "KUBEBRIDGE_CLIENT",
+        value_delimiter = ','
+    )]
+    pub clients: Vec<Namespace>,
+    /// How long the certificates are valid; the authority is for ten years
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "365",
+        env = "KUBEBRIDGE_DAYS",
+        value_parser = clap::value_parser!(u16).range(1..=3650)
+    )]
+    pub days: u16,
 }
 
 /// Options of `demo`.

@@ -8,6 +8,7 @@ use std::future::Future;
 
 use kubebridge_platform::Recovered;
 
+use crate::certs;
 use crate::cli::{Cli, Command, Global, HostsCommand, Output};
 use crate::connect;
 use crate::demo;
@@ -40,6 +41,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
+        Command::Certs(arguments) => certs::certs(arguments, &cli.global),
         Command::Dns(asked) => dns::run(asked, &cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,
         Command::Version => {

@@ -1,6 +1,8 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
@@ -10,8 +12,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cli::{ConnectArgs, DnsChoice, Global, HostsForm, Namespace, Output};
-use crate::failure::Failure;
+use crate::access::{NoTokens, TokenFiles, TokenSource};
+use crate::cli::{
+    ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
+};
+use crate::cluster::{AccountTokens, Cluster, Environment, PortForward, Source};
+use crate::control::secure::{Secure, TlsFiles};
+use crate::control::way::{Direct, Reach, Way};
+use crate::failure::{Exit, Failure};
+use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
@@ -23,9 +32,9 @@ pub(crate) const STOPS: usize = 8;
 /// What a session needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The manager's gRPC port.
-    pub manager: SocketAddr,
-    /// The namespaces, the session's own first.
+    /// Which manager.
+    pub target: Target,
+    /// The namespaces, the session's own first; none is for the kubeconfig to say.
     pub namespaces: Vec<String>,
     /// Suffixes outside the cluster domain that are resolved in the cluster.
     pub domains: Vec<String>,
@@ -37,6 +46,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// Files with tokens, by namespace.
+    pub token_files: TokenFiles,
     /// The form of what is written to stdout.
     pub output: Output,
 }
@@ -56,16 +67,16 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            tokens,
+            tls_cert,
+            tls_key,
+            tls_ca,
         } = arguments;
-        let manager = manager.ok_or_else(|| {
-            Failure::usage("connect needs --manager ADDR:PORT: finding the manager by the kubeconfig is not built yet")
-                .with_hint("kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080, then --manager 127.0.0.1:7080")
-        })?;
-        if !manager.ip().is_loopback() {
-            return Err(Failure::usage(format!(
-                "--manager {manager} is not a loopback address: connecting over a network needs TLS, which is not built yet"
-            ))
-            .with_hint("kubectl port-forward, and --manager 127.0.0.1:PORT"));
+        let tls = tls_files(tls_cert.as_ref(), tls_key.as_ref(), tls_ca.as_ref())?;
+        let target = target(manager.as_ref(), tls, global)?;
+        let mut names = namespaces(&global.namespaces);
+        if names.is_empty() && matches!(target, Target::Address { .. }) {
+            names.push(Namespace::default().to_string());
         }
         if !foreground {
             return Err(Failure::usage(
@@ -73,17 +84,181 @@ impl Config {
             )
             .with_hint("add --foreground; Ctrl-C or `kubebridge disconnect` ends the session"));
         }
+        let mut token_files = TokenFiles::default();
+        for TokenFile { namespace, path } in tokens {
+            if token_files
+                .0
+                .insert(namespace.to_string(), path.clone())
+                .is_some()
+            {
+                return Err(Failure::usage(format!("--token names {namespace} twice")));
+            }
+        }
         check_domains(domains)?;
         Ok(Self {
-            manager,
-            namespaces: namespaces(&global.namespaces),
+            target,
+            namespaces: names,
             domains: domains.clone(),
             dns: *dns,
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            token_files,
             output: global.output,
         })
+    }
+}
+
+/// Which manager a session is with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// The one at an address.
+    Address {
+        /// Where it is.
+        address: ManagerAddress,
+        /// What proves who is who; without it the address is on loopback.
+        tls: Option<TlsFiles>,
+    },
+    /// The one in the cluster of a kubeconfig.
+    Cluster(Source),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, tls: _ } => address.fmt(f),
+            Self::Cluster(source) => match &source.context {
+                Some(context) => write!(f, "in the cluster of context {context}"),
+                None => f.write_str("in the cluster of the kubeconfig"),
+            },
+        }
+    }
+}
+
+impl Config {
+    /// Reads what the kubeconfig says of the rest: nothing of a broken one is met half-way.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be used; exit code 78, or 64 for a context that is not there.
+    async fn complete(self) -> Result<Self, Failure> {
+        let Target::Cluster(source) = self.target else {
+            return Ok(self);
+        };
+        let (source, namespace) = source.settle().await?;
+        Ok(Self {
+            target: Target::Cluster(source),
+            namespaces: if self.namespaces.is_empty() {
+                vec![namespace]
+            } else {
+                self.namespaces
+            },
+            ..self
+        })
+    }
+
+    /// Says how the manager is reached, and where tokens come from; by the original servers where
+    /// the way leads through a cluster, which is returned too.
+    ///
+    /// # Errors
+    ///
+    /// The kubeconfig cannot be used any more.
+    pub(crate) async fn reach(
+        &self,
+        originals: &Arc<Originals>,
+    ) -> Result<(Reach, Option<Arc<Cluster>>), Failure> {
+        let files = &self.token_files;
+        let files = (!files.0.is_empty()).then(|| Arc::new(files.clone()) as Arc<dyn TokenSource>);
+        match &self.target {
+            Target::Address { address, tls } => {
+                let reach = Reach {
+                    way: by_address(address, tls.as_ref())?,
+                    tokens: files.unwrap_or_else(|| Arc::new(NoTokens)),
+                };
+                Ok((reach, None))
+            }
+            Target::Cluster(source) => {
+                let cluster = Cluster::load(source.clone(), Arc::clone(originals)).await?;
+                let cluster = Arc::new(cluster);
+                let accounts = || Arc::new(AccountTokens::new(Arc::clone(&cluster))) as _;
+                let reach = Reach {
+                    way: Arc::new(PortForward::new(Arc::clone(&cluster))),
+                    tokens: files.unwrap_or_else(accounts),
+                };
+                Ok((reach, Some(cluster)))
+            }
+        }
+    }
+}
+
+fn by_address(address: &ManagerAddress, tls: Option<&TlsFiles>) -> Result<Arc<dyn Way>, Failure> {
+    Ok(match (tls, address.ip()) {
+        (Some(files), _) => Arc::new(Secure::new(address.clone(), files.clone())),
+        (None, Some(ip)) => Arc::new(Direct(SocketAddr::new(ip, address.port))),
+        (None, None) => return Err(needs_tls(address)),
+    })
+}
+
+fn target(
+    manager: Option<&ManagerAddress>,
+    tls: Option<TlsFiles>,
+    global: &Global,
+) -> Result<Target, Failure> {
+    let Some(address) = manager else {
+        if tls.is_some() {
+            return Err(
+                Failure::usage("--tls-cert, --tls-key and --tls-ca are for --manager").with_hint(
+                    "add --manager HOST:PORT, or leave them out: the kubeconfig has its own",
+                ),
+            );
+        }
+        return Ok(Target::Cluster(Source {
+            file: global.kubeconfig.clone(),
+            context: global.context.clone(),
+            environment: Environment::of_process(),
+        }));
+    };
+    if tls.is_none() && !address.ip().is_some_and(|ip| ip.is_loopback()) {
+        return Err(needs_tls(address));
+    }
+    Ok(Target::Address {
+        address: address.clone(),
+        tls,
+    })
+}
+
+fn needs_tls(address: &ManagerAddress) -> Failure {
+    Failure::usage(format!(
+        "--manager {address} is not a loopback address: over a network it needs --tls-cert, --tls-key and --tls-ca"
+    ))
+    .with_hint("`kubebridge certs` makes them; or kubectl port-forward, and --manager 127.0.0.1:PORT")
+}
+
+fn tls_files(
+    cert: Option<&PathBuf>,
+    key: Option<&PathBuf>,
+    ca: Option<&PathBuf>,
+) -> Result<Option<TlsFiles>, Failure> {
+    match (cert, key, ca) {
+        (None, None, None) => Ok(None),
+        (Some(cert), Some(key), Some(ca)) => {
+            let files = TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                ca: ca.clone(),
+            };
+            // What cannot work is told before anything is done.
+            match files.config() {
+                Ok(_) => Ok(Some(files)),
+                Err(error) => Err(Failure::new(Exit::File, error)
+                    .context("cannot use the files for TLS")
+                    .with_hint("`kubebridge certs` makes them")),
+            }
+        }
+        _ => Err(
+            Failure::usage("mutual TLS needs --tls-cert, --tls-key and --tls-ca")
+                .with_hint("give all three; `kubebridge certs` makes them"),
+        ),
     }
 }
 
@@ -101,16 +276,13 @@ fn check_domains(domains: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Each namespace once, in order; `default` when none was given.
+/// Each namespace once, in order.
 fn namespaces(given: &[Namespace]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for namespace in given {
         if !names.iter().any(|name| name == namespace.as_str()) {
             names.push(namespace.to_string());
         }
-    }
-    if names.is_empty() {
-        names.push(Namespace::default().to_string());
     }
     names
 }
@@ -121,7 +293,7 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
 ///
 /// It could not be connected, or not everything could be undone.
 pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
-    let config = Config::resolve(arguments, global)?;
+    let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
     let reporter = Arc::new(Reporter::stderr(global.progress));

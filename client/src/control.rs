@@ -9,9 +9,11 @@ pub mod calls;
 mod echo;
 pub mod exchange;
 mod keep;
+mod renew;
+pub mod secure;
 mod watch_routes;
+pub mod way;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +21,11 @@ use kubebridge_platform::Clock;
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
 use kubebridge_proto::v1::OpenSessionRequest;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tracing::Instrument;
 
@@ -31,10 +34,13 @@ use crate::session::Health;
 use crate::task::Essential;
 use calls::Calls;
 use exchange::Exchange;
+use way::Reach;
 
 /// How long connecting and each call that has one reply may take: far above any working tunnel's
 /// round trip, short enough for recovery within 5 s at any place of the back-off.
 const CALL_TIME: Duration = Duration::from_secs(2);
+/// How long tokens may take: an exec plugin has 30 s (condition lifecycle 19).
+const TOKENS_TIME: Duration = Duration::from_secs(35);
 
 /// The client of the manager's calls.
 pub(crate) type Client = TrafficManagerClient<Channel>;
@@ -69,19 +75,27 @@ impl Tunnel {
     }
 }
 
+/// Why no session could be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There are no tokens to open it with.
+    #[error("cannot get tokens")]
+    Tokens(#[source] anyhow::Error),
+    /// The manager said no, or nothing.
+    #[error(transparent)]
+    Refused(#[from] Status),
+}
+
 /// Connects to the manager.
 ///
 /// # Errors
 ///
 /// Nobody listens there, or nobody answers in time.
-pub async fn dial(manager: SocketAddr) -> anyhow::Result<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{manager}"))?
-        .connect_timeout(CALL_TIME)
-        .tcp_nodelay(true);
-    let connecting = endpoint.connect();
-    match timeout(CALL_TIME, connecting).await {
-        Ok(channel) => Ok(channel?),
-        Err(_) => anyhow::bail!("no connection within {CALL_TIME:?}"),
+pub async fn dial(reach: &Reach) -> anyhow::Result<Channel> {
+    let patience = reach.way.patience();
+    match timeout(patience, reach.way.dial()).await {
+        Ok(channel) => channel,
+        Err(_) => anyhow::bail!("no connection within {patience:?}"),
     }
 }
 
@@ -89,22 +103,38 @@ pub async fn dial(manager: SocketAddr) -> anyhow::Result<Channel> {
 ///
 /// # Errors
 ///
-/// What the manager answered, or a timeout as [`Code::DeadlineExceeded`].
+/// There are no tokens, or what the manager answered, a timeout as [`Code::DeadlineExceeded`].
 pub async fn open_session(
+    reach: &Reach,
     channel: Channel,
     request: &SessionRequest,
-) -> Result<SessionInfo, Status> {
+) -> Result<SessionInfo, OpenError> {
     let mut client = TrafficManagerClient::new(channel);
-    match open_once(&mut client, request.clone()).await {
+    let request = with_tokens(reach, request.clone()).await?;
+    let outcome = match open_once(&mut client, request.clone()).await {
         Err(status) if status.code() == Code::FailedPrecondition && request.id.is_some() => {
             let fresh = SessionRequest {
                 id: None,
-                ..request.clone()
+                ..request
             };
             open_once(&mut client, fresh).await
         }
         outcome => outcome,
-    }
+    };
+    Ok(outcome?)
+}
+
+/// Adds fresh tokens for the request's namespaces.
+async fn with_tokens(reach: &Reach, request: SessionRequest) -> Result<SessionRequest, OpenError> {
+    let finding = reach.tokens.tokens(&request.namespaces);
+    let tokens = match timeout(TOKENS_TIME, finding).await {
+        Ok(tokens) => tokens.map_err(OpenError::Tokens)?,
+        Err(_) => {
+            let error = anyhow::anyhow!("none within {TOKENS_TIME:?}");
+            return Err(OpenError::Tokens(error));
+        }
+    };
+    Ok(SessionRequest { tokens, ..request })
 }
 
 async fn open_once(client: &mut Client, request: SessionRequest) -> Result<SessionInfo, Status> {
@@ -116,19 +146,39 @@ async fn open_once(client: &mut Client, request: SessionRequest) -> Result<Sessi
         .map_err(|error| Status::internal(format!("the manager's session: {error}")))
 }
 
+/// When a session was opened or renewed, and how long its tokens last from then on.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    /// Before the manager was asked, by the clock that counts time asleep.
+    at: Instant,
+    expires_in: Option<Duration>,
+}
+
 /// What the tasks around one channel share.
 #[derive(Debug)]
 struct Shared {
-    manager: SocketAddr,
+    reach: Reach,
     request: SessionRequest,
     clock: Clock,
     tunnel: watch::Sender<Tunnel>,
     session: watch::Sender<SessionInfo>,
+    opened: Mutex<Opened>,
     routes: watch::Sender<RouteTable>,
     /// The channel that is up.
     line: watch::Sender<Option<Client>>,
     /// Rung when a query got no reply, so that the echo need not wait for its turn.
     suspicion: Arc<Notify>,
+}
+
+impl Shared {
+    /// Takes down what a session is like that was asked for at an instant.
+    fn note_opened(&self, session: SessionInfo, at: Instant) {
+        *self.opened.lock() = Opened {
+            at,
+            expires_in: session.expires_in,
+        };
+        self.session.send_replace(session);
+    }
 }
 
 /// Keeps the way to the manager up and tells how it stands.
@@ -147,15 +197,20 @@ impl Control {
     /// Takes over a channel with an open session.
     #[must_use]
     pub fn start(
-        manager: SocketAddr,
+        reach: Reach,
         channel: Channel,
         request: SessionRequest,
         session: SessionInfo,
         clock: Clock,
     ) -> Self {
+        let now = clock.now();
         let up = Tunnel::Up {
-            seen: clock.now(),
+            seen: now,
             round_trip: None,
+        };
+        let opened = Opened {
+            at: now,
+            expires_in: session.expires_in,
         };
         let (tunnel_sender, tunnel) = watch::channel(up);
         let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
@@ -169,7 +224,8 @@ impl Control {
         };
         let (exchange, asks) = exchange::channel(tunnel.clone(), Arc::clone(&suspicion));
         let shared = Shared {
-            manager,
+            reach,
+            opened: Mutex::new(opened),
             request,
             clock,
             tunnel: tunnel_sender,

@@ -20,6 +20,7 @@ use traffic_manager::config::{Auth, Config, Namespaces, Resolution, Source};
 
 use crate::cli::{DemoArgs, Global, Output};
 use crate::connect::{STOPS, signals};
+use crate::control::way::Reach;
 use crate::control::{Control, dial, open_session};
 use crate::failure::{Exit, Failure};
 use crate::local_dns::{LocalDns, Serving};
@@ -200,7 +201,7 @@ fn manager_config(services: &Services) -> Result<Config, Failure> {
             file: services.path().to_owned(),
             namespaces: Namespaces::All,
         },
-        auth: Auth::PortForward,
+        auth: Auth::Demo,
         ..Config::default()
     })
 }
@@ -215,17 +216,19 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
         id: None,
         namespaces: namespaces.clone(),
         domains: Vec::new(),
+        tokens: Vec::new(),
     };
-    let channel = dial(manager).await.map_err(unreachable)?;
-    let opened = open_session(channel.clone(), &request).await;
-    let session = opened.map_err(|status| unreachable(status.into()))?;
+    let reach = Reach::direct(manager);
+    let channel = dial(&reach).await.map_err(unreachable)?;
+    let opened = open_session(&reach, channel.clone(), &request).await;
+    let session = opened.map_err(|error| unreachable(error.into()))?;
     let zones = Zones::new(&ZoneNames {
         cluster_domain: session.cluster_domain.clone(),
         namespaces,
         domains: Vec::new(),
         reverse: Vec::new(),
     })?;
-    let control = Control::start(manager, channel, request, session, Clock::system());
+    let control = Control::start(reach, channel, request, session, Clock::system());
     let mut routes = control.routes();
     let settled = routes.wait_for(RouteTable::is_settled);
     if timeout(CHANGE_TIME, settled).await.is_err() {

@@ -6,11 +6,14 @@
 pub mod cli;
 pub mod config;
 
+pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;
 pub mod session;
 
+pub mod access;
+pub mod cluster;
 pub mod control;
 pub mod inquiry;
 pub mod local_dns;

@@ -115,6 +115,9 @@ pub struct StatusReport {
     pub health: HealthReport,
     /// The way to the manager.
     pub tunnel: Option<TunnelReport>,
+    /// The kubeconfig's credentials; `None` where the way to the manager needs none.
+    #[serde(default)]
+    pub credentials: Option<CredentialsReport>,
     /// Answers given while the manager is out of reach.
     #[serde(default)]
     pub stale: StaleReport,
@@ -129,6 +132,20 @@ pub struct StatusReport {
     pub repairs: RepairsReport,
     /// The steps done, with what they found and how long they took.
     pub steps: Vec<StepReport>,
+}
+
+/// How the kubeconfig's credentials stand. Without them a session that is connected stays so, but
+/// cannot connect again nor get new tokens.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct CredentialsReport {
+    /// The kubeconfig's user.
+    pub user: String,
+    /// Until when they are good, RFC 3339; `None` when that is not known.
+    pub until: Option<String>,
+    /// Why they could not be used the last time.
+    pub trouble: Option<String>,
+    /// The command that renews them.
+    pub renew: String,
 }
 
 /// How the parts of a session stand, so that one can tell which is at fault.

@@ -4,6 +4,7 @@
 //! answer points to, because answers of names that are never expanded are shared between views.
 
 use crate::name::{AsName, MAX_LABEL, Name};
+use crate::search::never_expanded;
 use crate::view::{BarePolicy, Grant, View};
 
 /// Says whether a name is outside the cluster's namespaces or in one that is granted.
@@ -21,6 +22,29 @@ pub(crate) fn may_see(view: &View, name: &impl AsName) -> bool {
                 str::from_utf8(folded).is_ok_and(|namespace| granted.contains(namespace))
             }
         },
+    }
+}
+
+impl View {
+    /// Returns the namespace of a name of the cluster that the asker may not see, in lower case.
+    #[must_use]
+    pub fn ungranted(&self, name: &Name) -> Option<String> {
+        if may_see(self, name) {
+            return None;
+        }
+        let namespace = namespace_of(name, &self.cluster_domain)?;
+        Some(String::from_utf8_lossy(namespace).to_ascii_lowercase())
+    }
+
+    /// Returns the names that a search for `asked` tries for others and not for this asker, who
+    /// may not see them.
+    #[must_use]
+    pub fn left_out(&self, asked: &Name) -> Vec<Name> {
+        if never_expanded(asked, self) {
+            return Vec::new();
+        }
+        let expanded = self.search.iter().filter_map(|domain| asked.join(domain));
+        expanded.filter(|name| !may_see(self, name)).collect()
     }
 }
 
@@ -116,6 +140,33 @@ mod tests {
             &everything,
             &name("authors.prod.svc.cluster.local")
         ));
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_search_is_told() {
+        let mut view = session();
+        view.search = vec![name("shop.svc.cluster.local"), name("svc.cluster.local")];
+        for (asked, left_out) in [
+            ("authors", vec!["authors.svc.cluster.local"]),
+            ("authors.prod", vec!["authors.prod.svc.cluster.local"]),
+            ("authors.shop", vec![]),
+            ("authors.prod.svc.cluster.local", vec![]),
+            ("1.0.96.10.in-addr.arpa", vec![]),
+        ] {
+            let expected: Vec<Name> = left_out.into_iter().map(name).collect();
+            let expected: Vec<Name> = expected
+                .into_iter()
+                .filter(|name| view.ungranted(name).is_some())
+                .collect();
+            assert_eq!(view.left_out(&name(asked)), expected, "{asked}");
+        }
+        let ungranted = |asked| view.ungranted(&name(asked));
+        assert_eq!(
+            ungranted("db.PROD.svc.cluster.local").as_deref(),
+            Some("prod")
+        );
+        assert_eq!(ungranted("db.shop.svc.cluster.local"), None);
+        assert_eq!(ungranted("example.com"), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod routes;
 pub mod session;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+pub mod token;
 pub mod upstreams;
 
 /// The generated messages, client and server of `kubebridge.v1`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::cidr::Cidr;
 use crate::error::InvalidMessage;
 use crate::names::{check_label, parse_version};
+use crate::token::{self, NamespaceToken};
 use crate::v1;
 
 /// The most dots in a name make `ndots` a number up to this (`resolv.conf(5)`).
@@ -24,6 +25,8 @@ pub struct SessionRequest {
     pub namespaces: Vec<String>,
     /// Suffixes outside the cluster domain that the client sends to the manager too.
     pub domains: Vec<String>,
+    /// Proofs of the right to namespaces, at most one for each.
+    pub tokens: Vec<NamespaceToken>,
 }
 
 /// What the manager says about itself, the cluster and the session.
@@ -85,6 +88,7 @@ impl TryFrom<v1::OpenSessionRequest> for SessionRequest {
             id: present(wire.session_id),
             namespaces,
             domains: wire.domains,
+            tokens: token::tokens(wire.tokens)?,
         })
     }
 }
@@ -96,7 +100,7 @@ impl From<SessionRequest> for v1::OpenSessionRequest {
             session_id: request.id.unwrap_or_default(),
             namespaces: request.namespaces,
             domains: request.domains,
-            tokens: Vec::new(),
+            tokens: request.tokens.into_iter().map(Into::into).collect(),
             flows: Vec::new(),
         }
     }

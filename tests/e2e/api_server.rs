@@ -172,6 +172,7 @@ fn a_namespace_that_appears_later_has_its_services_at_once() -> Result<()> {
     lab.api.reader_of_all(&lab.node, "reader-of-all")?;
     let manager = Manager::launch(&lab, "reader-of-all", &["--all-namespaces"])?;
     manager.ready(&lab)?;
+    lab.kubectl(&["create", "namespace", "later"])?;
     let session = Attempt::start_in(&lab, &["default", "later"], &[])?.connected()?;
     let watched = Watched::start(&lab, &session)?;
     let mut checks = Checks::new();
@@ -188,7 +189,6 @@ fn a_namespace_that_appears_later_has_its_services_at_once() -> Result<()> {
         .map(|got| got.status),
         "NXDOMAIN",
     );
-    lab.kubectl(&["create", "namespace", "later"])?;
     lab.kubectl(&[
         "create",
         "service",

@@ -3,9 +3,11 @@
 //! Each test has a lab of its own and makes many checks in it, because a start costs seconds.
 //! They need root and what `tests/setup` installs; a missing part fails them.
 
+mod access;
 mod api_server;
 mod bad_input;
 mod changes;
+mod credentials;
 mod demo;
 mod dns_tools;
 mod dns_trace;
@@ -20,4 +22,5 @@ mod modes;
 mod names;
 mod outage;
 mod parts;
+mod reach;
 mod restore;

@@ -1,6 +1,6 @@
 //! The Kubernetes API of the lab: etcd and kube-apiserver, with kubectl as the way to change it.
 //!
-//! No controllers and no nodes: Services exist, endpoints are applied by hand.
+//! No controllers: Services exist, endpoints are applied by hand. The node is [`kubelet`](crate::kubelet).
 
 use std::{
     io::Write,
@@ -17,6 +17,8 @@ use crate::{daemon::Daemon, machine::Machine, parts::Parts};
 
 mod keys;
 mod users;
+
+pub use users::{ACCESS, AUDIENCE};
 
 const START: Duration = Duration::from_secs(90);
 
@@ -78,6 +80,7 @@ impl ControlPlane {
         };
         plane.write_kubeconfig("admin", "token: admin-token")?;
         plane.write_kubeconfig("coredns", "token: coredns-token")?;
+        plane.write_kubeconfig("dev", "token: dev-token")?;
         plane.start_api(machine)?;
         plane.apply(machine, COREDNS_ROLE)?;
         Ok(plane)
@@ -143,6 +146,16 @@ impl ControlPlane {
         command
     }
 
+    /// A command that forwards a port of a Pod of the manager to the loopback of `machine`.
+    pub fn port_forward(&self, machine: &Machine, pod: &str, ports: &str) -> Command {
+        let mut command = machine.command(&self.kubectl);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig("admin"))
+            .args(["-n", crate::kubelet::HOME, "port-forward", pod, ports]);
+        command
+    }
+
     /// Applies manifests.
     pub fn apply(&self, machine: &Machine, manifests: &str) -> Result<()> {
         let mut applying = machine
@@ -184,10 +197,12 @@ fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) 
         .arg(format!("--tls-private-key-file={}", file("api.key")))
         .arg(format!("--client-ca-file={}", file("ca.crt")))
         .arg(format!("--token-auth-file={}", file("tokens.csv")))
-        .arg(format!("--service-account-key-file={}", file("accounts.key")))
-        .arg(format!("--service-account-signing-key-file={}", file("accounts.key")))
+        .args(keys::of_accounts(folder))
         .arg("--service-account-issuer=https://lab.example")
         .arg(format!("--cert-dir={}", file("certs")))
+        .arg(format!("--kubelet-client-certificate={}", file("api-client.crt")))
+        .arg(format!("--kubelet-client-key={}", file("api-client.key")))
+        .arg(format!("--kubelet-certificate-authority={}", file("ca.crt")))
         .args(["--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16"])
         // No controllers here that would make the tokens this plugin wants.
         .args(["--disable-admission-plugins=ServiceAccount", "--profiling=false"]);

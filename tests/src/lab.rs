@@ -77,7 +77,7 @@ endpoints:
 ";
 
 /// The node's address towards the internet.
-const NODE: &str = "198.51.100.10";
+pub const NODE: &str = "198.51.100.10";
 /// Where CoreDNS sends names outside the cluster.
 const CLUSTER_OUTSIDE: &str = "198.51.100.10";
 

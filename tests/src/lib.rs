@@ -17,6 +17,7 @@ pub mod machine;
 
 pub mod control_plane;
 pub mod coredns;
+pub mod kubelet;
 pub mod laptop;
 pub mod nameserver;
 pub mod outside;
@@ -24,6 +25,7 @@ pub mod relay;
 
 pub mod wire;
 
+pub mod caller;
 pub mod dig;
 pub mod lookup;
 pub mod prober;

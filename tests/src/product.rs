@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{ExitStatus, Output},
     time::Duration,
 };
@@ -34,9 +35,9 @@ pub const NAMESPACES: [&str; 2] = ["default", "shop"];
 /// The name of the manager's `ServiceAccount`.
 pub const MANAGER_ACCOUNT: &str = "traffic-manager";
 
-/// The manager, running on the node.
+/// The manager, running on the node, and the loopback address that stands for its Pod's.
 #[derive(Debug)]
-pub struct Manager(Daemon);
+pub struct Manager(Daemon, &'static str);
 
 impl Manager {
     /// Starts it as a pod of the namespaces `default` and `shop` would be: with the rights of a
@@ -55,9 +56,28 @@ impl Manager {
         Ok(manager)
     }
 
+    /// Starts another replica, whose Pod's loopback is `address`.
+    pub fn start_replica(lab: &Lab, address: &'static str) -> Result<Self> {
+        let grpc = format!("{address}:7080");
+        let flags = [&own_namespaces()[..], &["--grpc-listen", &grpc]].concat();
+        let manager = Self::launch_at(lab, address, MANAGER_ACCOUNT, &flags)?;
+        manager.ready(lab)?;
+        Ok(manager)
+    }
+
     /// Starts it with the kubeconfig of `account` and the flags that say which namespaces, and
     /// does not wait.
     pub fn launch(lab: &Lab, account: &str, namespaces: &[&str]) -> Result<Self> {
+        let loopback = ["--grpc-listen", "127.0.0.1:7080"];
+        Self::launch_with(lab, account, &[namespaces, &loopback].concat())
+    }
+
+    /// Starts it with the kubeconfig of `account` and these flags, and does not wait.
+    pub fn launch_with(lab: &Lab, account: &str, flags: &[&str]) -> Result<Self> {
+        Self::launch_at(lab, "127.0.0.1", account, flags)
+    }
+
+    fn launch_at(lab: &Lab, address: &'static str, account: &str, flags: &[&str]) -> Result<Self> {
         let resolv_conf = lab.folder.path().join("pod-resolv.conf");
         fs::write(
             &resolv_conf,
@@ -71,18 +91,14 @@ impl Manager {
         command
             .env("KUBECONFIG", lab.api.kubeconfig(account))
             .env("RUST_LOG", LOG)
-            .args(["serve", "--kubernetes", "--auth", "port-forward"])
-            .args(namespaces)
+            .args(["serve", "--kubernetes"])
+            .args(flags)
             .arg("--resolv-conf")
             .arg(resolv_conf)
-            .args(["--dns-listen", "127.0.0.1:1053"])
-            .args(["--grpc-listen", "127.0.0.1:7080"])
-            .args(["--admin-listen", "127.0.0.1:7081"]);
-        Ok(Self(Daemon::start(
-            "traffic-manager",
-            &lab.logs(),
-            command,
-        )?))
+            .args(["--dns-listen", &format!("{address}:1053")])
+            .args(["--admin-listen", &format!("{address}:7081")]);
+        let daemon = Daemon::start("traffic-manager", &lab.logs(), command)?;
+        Ok(Self(daemon, address))
     }
 
     /// Waits until it says that it is ready.
@@ -93,7 +109,16 @@ impl Manager {
 
     /// Fails unless it says that it is ready.
     pub fn is_ready(&self, lab: &Lab) -> Result<()> {
-        http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
+        http_ok(&lab.node, &format!("{}:7081", self.1), "/readyz")
+    }
+
+    /// What its audit log has so far.
+    pub fn audit(&self) -> Result<Vec<serde_json::Value>> {
+        let log = self.0.log()?;
+        let lines = log.lines().filter(|line| line.starts_with("{\"audit\":"));
+        lines
+            .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+            .collect()
     }
 
     /// Waits for a line of its log for which `wanted` is true.
@@ -155,15 +180,49 @@ impl<'lab> Attempt<'lab> {
         Self::start_in(lab, &NAMESPACES, options)
     }
 
-    /// Runs `kubebridge connect` for `namespaces`.
+    /// Runs `kubebridge connect` for `namespaces`, with a token for each.
     pub fn start_in(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
+        let tokens = lab.api.access_tokens(&lab.node, namespaces)?;
+        let flag = |(namespace, file): &(String, PathBuf)| {
+            format!("--token={namespace}={}", file.display())
+        };
+        let tokens: Vec<String> = tokens.iter().map(flag).collect();
+        let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let relay = lab.relay.address().to_string();
+        let manager = ["--manager", &relay];
+        let all = [&tokens[..], &manager, options].concat();
+        Self::start_with(lab, namespaces, &all)
+    }
+
+    /// Runs `kubebridge connect` for `namespaces` with no token and no manager but what `options`
+    /// have.
+    pub fn start_with(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
             .env("RUST_LOG", LOG)
             .args(["connect", "--foreground"])
             .args(namespaces.iter().flat_map(|name| ["-n", name]))
-            .args(["--manager", &lab.relay.address().to_string()])
             .args(["--probe", "www.example.org"])
+            .args(options);
+        let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
+        Ok(Self { lab, daemon })
+    }
+
+    /// Runs `kubebridge connect` for [`NAMESPACES`] by a kubeconfig and nothing else, with
+    /// `environment` as its user has it and more `options`.
+    pub fn start_by_kubeconfig(
+        lab: &'lab Lab,
+        kubeconfig: &Path,
+        environment: &[(&str, &str)],
+        options: &[&str],
+    ) -> Result<Self> {
+        let mut command = lab.laptop.on().command(program("kubebridge")?);
+        command
+            .env("RUST_LOG", LOG)
+            .env("KUBECONFIG", kubeconfig)
+            .envs(environment.iter().copied())
+            .args(["connect", "--foreground"])
+            .args(NAMESPACES.iter().flat_map(|name| ["-n", name]))
             .args(options);
         let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
         Ok(Self { lab, daemon })
@@ -222,6 +281,11 @@ impl<'lab> Session<'lab> {
             lab: self.lab,
             daemon: self.daemon,
         }
+    }
+
+    /// What it printed.
+    pub fn said(&self) -> Result<String> {
+        self.daemon.log()
     }
 
     /// The address of the session's resolver, as systemd-resolved was told it.

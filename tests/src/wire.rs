@@ -4,13 +4,20 @@ use std::net::Ipv4Addr;
 
 /// A question for the A records of `name`, recursion desired.
 pub fn query(number: u16, name: &str) -> Vec<u8> {
+    question(number, name, 1)
+}
+
+/// A question for the records of `name` of the type with this number, recursion desired.
+pub fn question(number: u16, name: &str, kind: u16) -> Vec<u8> {
     let mut packet = number.to_be_bytes().to_vec();
     packet.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in name.split('.') {
         packet.push(u8::try_from(label.len()).unwrap_or(0));
         packet.extend(label.bytes());
     }
-    packet.extend([0, 0, 1, 0, 1]);
+    packet.push(0);
+    packet.extend(kind.to_be_bytes());
+    packet.extend([0, 1]);
     packet
 }
 

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::keeper::Held;
 use crate::kubernetes::watch::Health;
 use crate::limit::Limited;
 use crate::metrics::Exposition;
@@ -42,6 +43,8 @@ const LIFETIME: Duration = Duration::from_secs(5);
 pub struct Readiness {
     /// How each watch does, by the name of what it watches.
     pub watches: Vec<(String, watch::Receiver<Health>)>,
+    /// The keys of tokens, where they are fetched.
+    pub token_keys: Option<watch::Receiver<Held>>,
     /// What answers for the zones of the cluster.
     pub zones: Zones,
     /// The upstreams.
@@ -93,7 +96,23 @@ impl Readiness {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{what}: {words}");
         }
+        ready &= self.tell_keys(&mut text);
         (ready && usable, text)
+    }
+
+    /// Says whether a token can be verified: without keys nobody gets a session. Those that were
+    /// once fetched stay good while the API server is away.
+    fn tell_keys(&self, text: &mut String) -> bool {
+        let Some(held) = self.token_keys.as_ref().map(|keys| keys.borrow().clone()) else {
+            return true;
+        };
+        if held.published.is_some() {
+            return true;
+        }
+        let trouble = held.trouble.as_deref().unwrap_or("not fetched yet");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "token keys: {trouble}");
+        false
     }
 }
 
@@ -203,6 +222,7 @@ mod tests {
     fn readiness(watches: Vec<(String, watch::Receiver<Health>)>) -> Readiness {
         Readiness {
             watches,
+            token_keys: None,
             zones: Zones::Ours,
             upstreams: Upstreams::new(Vec::new(), Settings::default()),
             shutdown: CancellationToken::new(),

@@ -18,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error_span, info, warn};
 
 use crate::admin::{self, Readiness, Zones};
-use crate::config::{AnswerServices, Auth, Config, Source};
+use crate::config::{AnswerServices, Config, Source};
 use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
+use crate::guard::Guarded;
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
@@ -29,6 +30,7 @@ use crate::own::Own;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
+use crate::tls::Current;
 
 /// How long open queries, calls and connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -54,15 +56,18 @@ pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// # Errors
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
+    config.check()?;
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();
     let engine = settings.resolver(&config.resolution, &followed.ways)?;
     let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
     let opened = Opened::open(&config.source, &metrics).await?;
+    let shutdown = CancellationToken::new();
+    let mut tasks = Tasks::new();
+    let guarded = Guarded::open(&config, &opened, &shutdown, &mut tasks)?;
     // All that can be refused is open, and nothing runs yet that has something to say.
     listeners.addresses.log();
-    warn_of_auth(&config);
     if settings.upstreams.is_empty() {
         warn!("no upstream: only Services are answered");
     }
@@ -76,18 +81,22 @@ pub async fn start(config: Config) -> Result<Running> {
     let resolver = Resolver::new(engine, local);
     let feed = Arc::new(Feed::new(Arc::clone(&index), purge(&resolver, &plain)));
 
-    let shutdown = CancellationToken::new();
     let view_ids = Arc::new(ViewIds::default());
     let told = Told::default();
     let service = Service {
-        sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::clone(&view_ids))),
+        sessions: Arc::new(Sessions::new(
+            plain.subscribe(),
+            Arc::clone(&view_ids),
+            Arc::clone(&guarded.audit),
+        )),
         index,
         observed: told.observed.subscribe(),
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
         metrics: Arc::clone(&metrics),
+        gate: guarded.gate,
+        audit: guarded.audit,
         explains: Arc::default(),
-        auth: config.auth,
         shutdown: shutdown.clone(),
     };
     let exposition = Exposition::new(
@@ -102,19 +111,14 @@ pub async fn start(config: Config) -> Result<Running> {
         metrics,
     });
 
-    let mut tasks = Tasks::new();
     let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
     let readiness = Readiness {
         watches,
+        token_keys: guarded.keys,
         zones: zones(&config),
         upstreams: Arc::clone(resolver.upstreams()),
         shutdown: shutdown.clone(),
     };
-    let (upstreams, stop) = (Arc::clone(resolver.upstreams()), shutdown.clone());
-    spawn(&mut tasks, "upstreams", async move {
-        upstreams.run(stop).await;
-        Ok(())
-    });
     let own = Own {
         loops: Arc::clone(resolver.loops()),
         bound: listeners.addresses.dns.clone(),
@@ -123,12 +127,10 @@ pub async fn start(config: Config) -> Result<Running> {
     };
     watch_for_loops(own, &shutdown, &mut tasks);
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
-    spawn(&mut tasks, "resolv.conf", async move {
-        following.await;
-        Ok(())
-    });
+    spawn(&mut tasks, "resolv.conf", done(following));
     let addresses = Faces {
         handler,
+        tls: guarded.tls,
         service,
         readiness,
         exposition,
@@ -152,15 +154,13 @@ fn watch_for_loops(own: Own, shutdown: &CancellationToken, tasks: &mut Tasks) {
         Ok(())
     });
     let following = own.follow(shutdown.clone());
-    spawn(tasks, "own addresses", async move {
-        following.await;
-        Ok(())
-    });
+    spawn(tasks, "own addresses", done(following));
 }
 
-/// What the listeners are for.
+/// What the listeners are for, with what keeps it up.
 struct Faces {
     handler: Arc<PlainDns>,
+    tls: Option<Current>,
     service: Service,
     readiness: Readiness,
     exposition: Exposition,
@@ -180,12 +180,20 @@ impl Faces {
             admin,
             addresses,
         } = listeners;
+        let sweeping = Arc::clone(&self.service.sessions).sweep_until(shutdown.clone());
+        spawn(tasks, "sessions", done(sweeping));
+        let (upstreams, stop) = (Arc::clone(&self.readiness.upstreams), shutdown.clone());
+        spawn(tasks, "upstreams", async move {
+            upstreams.run(stop).await;
+            Ok(())
+        });
         let stop = shutdown.clone();
         spawn(tasks, "dns", async move {
             server::serve(dns_udp, dns_tcp, self.handler, Limits::default(), stop).await?;
             Ok(())
         });
-        spawn(tasks, "grpc", grpc::serve::serve(grpc, self.service));
+        let serving = grpc::serve::serve(grpc, self.tls, self.service);
+        spawn(tasks, "grpc", serving);
         let probes = admin::serve(admin, self.readiness, self.exposition);
         spawn(tasks, "admin", probes);
         addresses
@@ -274,13 +282,10 @@ fn purge(resolver: &Arc<Resolver>, plain: &watch::Sender<Arc<View>>) -> crate::f
     })
 }
 
-fn warn_of_auth(config: &Config) {
-    if config.shares_namespaces() {
-        warn!("whoever may port-forward to this pod sees every namespace it serves");
-    }
-    if config.auth == Auth::Token {
-        warn!("tokens are not built yet: sessions are refused, use --auth port-forward");
-    }
+/// Lets a task that cannot fail be essential.
+pub(crate) async fn done(task: impl Future<Output = ()>) -> Result<()> {
+    task.await;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,13 +10,18 @@ use std::time::Duration;
 
 use kubebridge_dns::name::Name;
 use kubebridge_dns::upstream::UpstreamSpec;
+use tokio::sync::mpsc;
+
+use crate::access::key_file::KeyFile;
+use crate::failure::{Exit, Failure};
+use crate::tls::TlsFiles;
 
 /// Everything `traffic-manager serve` needs to know.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where DNS is served, over UDP and TCP.
     pub dns_listen: Vec<SocketAddr>,
-    /// Where gRPC is served; on loopback.
+    /// Where gRPC is served; on loopback, or with TLS.
     pub grpc_listen: SocketAddr,
     /// Where `/livez` and `/readyz` are served.
     pub admin_listen: SocketAddr,
@@ -28,6 +33,14 @@ pub struct Config {
     pub answer_services: AnswerServices,
     /// How a session proves what it may do.
     pub auth: Auth,
+    /// The namespace of the pod, where it is known.
+    pub pod_namespace: Option<String>,
+    /// Keys of tokens in place of the cluster's.
+    pub token_keys: Option<KeyFile>,
+    /// Mutual TLS for gRPC; without it gRPC is on loopback.
+    pub tls: Option<TlsFiles>,
+    /// Where the audit log goes.
+    pub audit: AuditLog,
     /// How log lines look.
     pub log_format: LogFormat,
 }
@@ -135,6 +148,20 @@ pub enum Auth {
     Token,
     /// By having got through a port-forward at all.
     PortForward,
+    /// By being in the same process: for the demo, which no flag asks for.
+    #[value(skip)]
+    Demo,
+}
+
+/// Where the audit log goes.
+#[derive(Debug, Clone)]
+pub enum AuditLog {
+    /// Nowhere.
+    Off,
+    /// To stdout, where a pod's logs are collected.
+    Stdout,
+    /// To whoever asked for the lines.
+    Lines(mpsc::Sender<String>),
 }
 
 /// How log lines look.
@@ -154,24 +181,75 @@ pub const GRPC_PORT: u16 = 7080;
 pub const ADMIN_PORT: u16 = 7081;
 
 impl Config {
-    /// Tells whether whoever gets through one port-forward sees several namespaces.
-    #[must_use]
-    pub fn shares_namespaces(&self) -> bool {
-        let several = match &self.source {
-            Source::None | Source::Kubernetes(Namespaces::Own) => false,
+    /// Refuses combinations that would give away more than was meant (design §4, R5).
+    ///
+    /// # Errors
+    /// With exit code 64, the reason and the fix.
+    pub fn check(&self) -> Result<(), Failure> {
+        let on_loopback = self.grpc_listen.ip().is_loopback();
+        if !on_loopback && self.tls.is_none() {
+            let message = format!("--grpc-listen {} is not on loopback", self.grpc_listen);
+            let hint = "a network listener needs --tls-cert, --tls-key and --tls-ca";
+            return Err(usage(message, hint));
+        }
+        match self.auth {
+            Auth::Token => Ok(()),
+            Auth::Demo if on_loopback => Ok(()),
+            Auth::PortForward if on_loopback => self.own_namespace().map(drop),
+            Auth::Demo | Auth::PortForward => Err(usage(
+                "--auth port-forward is for gRPC on loopback",
+                "a network listener needs --auth token",
+            )),
+        }
+    }
+
+    /// Returns the only namespace that sessions may have under R5: `None` stands for the one the
+    /// cluster's configuration names.
+    ///
+    /// # Errors
+    /// With exit code 64 when there are several, or none is known.
+    pub fn own_namespace(&self) -> Result<Option<String>, Failure> {
+        let own = self.pod_namespace.as_ref();
+        match &self.source {
+            Source::Kubernetes(Namespaces::Own) => Ok(own.cloned()),
+            Source::None => own.cloned().map(Some).ok_or_else(|| {
+                let hint = "name the pod's namespace with --pod-namespace, or use --auth token";
+                usage(
+                    "--auth port-forward serves one namespace, and none is known",
+                    hint,
+                )
+            }),
             Source::Kubernetes(Namespaces::These(names))
             | Source::Manifests {
                 namespaces: Namespaces::These(names),
                 ..
-            } => names.len() > 1,
+            } => match names.iter().collect::<Vec<_>>().as_slice() {
+                [one] if own.is_none_or(|own| own == *one) => Ok(Some((*one).clone())),
+                [one] => {
+                    let own = own.map_or("", String::as_str);
+                    let message = format!(
+                        "--auth port-forward serves the manager's own namespace {own}, not {one}"
+                    );
+                    Err(usage(message, TOKENS))
+                }
+                _ => Err(usage(SEVERAL, TOKENS)),
+            },
             Source::Kubernetes(Namespaces::All)
             | Source::Manifests {
                 namespaces: Namespaces::All | Namespaces::Own,
                 ..
-            } => true,
-        };
-        several && self.auth == Auth::PortForward
+            } => Err(usage(SEVERAL, TOKENS)),
+        }
     }
+}
+
+/// What R5 refuses, and the way out.
+const SEVERAL: &str = "--auth port-forward serves one namespace, not several: \
+     whoever may port-forward to the manager would see them all";
+const TOKENS: &str = "use --auth token, or give one --namespace";
+
+fn usage(message: impl Into<String>, hint: &str) -> Failure {
+    Failure::new(Exit::Usage, message).hint(hint)
 }
 
 impl Default for Config {
@@ -184,6 +262,10 @@ impl Default for Config {
             source: Source::None,
             answer_services: AnswerServices::Index,
             auth: Auth::Token,
+            pod_namespace: None,
+            token_keys: None,
+            tls: None,
+            audit: AuditLog::Off,
             log_format: LogFormat::Text,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::Stream;
 use kubebridge_dns::resolver::Resolver;
+use kubebridge_proto::token::Reason;
 use kubebridge_proto::v1::traffic_manager_server::TrafficManager;
 use kubebridge_proto::{error::InvalidMessage, v1};
 use tokio::sync::watch;
@@ -14,15 +15,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::config::Auth;
+use crate::access::Gate;
+use crate::access::audit::Audit;
 use crate::kubernetes::cidrs::Ranges;
 use crate::kubernetes::index::Index;
 use crate::kubernetes::namespaces::Observed;
 use crate::metrics::Metrics;
-use crate::sessions::{Session, Sessions};
+use crate::sessions::{Lease, Refused, Session, Sessions};
 
 pub use self::explain::Explains;
 
+mod denied;
 mod exchange;
 mod explain;
 mod namespaces;
@@ -52,10 +55,12 @@ pub struct Service {
     pub resolver: Arc<Resolver>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Who gets a session.
+    pub gate: Gate,
+    /// Where it is written down.
+    pub audit: Arc<Audit>,
     /// What is being explained.
     pub explains: Arc<Explains>,
-    /// How a session proves what it may do.
-    pub auth: Auth,
     /// Ends the streams.
     pub shutdown: CancellationToken,
 }
@@ -64,7 +69,7 @@ impl std::fmt::Debug for Service {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Service")
-            .field("auth", &self.auth)
+            .field("gate", &self.gate)
             .finish_non_exhaustive()
     }
 }
@@ -77,9 +82,7 @@ impl Service {
                 field: "session_id",
             }));
         }
-        self.sessions
-            .find(id, Instant::now())
-            .ok_or_else(unknown_session)
+        self.sessions.find(id, Instant::now()).map_err(refused)
     }
 }
 
@@ -94,7 +97,10 @@ impl TrafficManager for Service {
         &self,
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<Response<v1::OpenSessionResponse>, Status> {
-        open::open(self, request.into_inner()).map(Response::new)
+        let peer = request.extensions().get().cloned();
+        open::open(self, peer, request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn watch_namespace_routes(
@@ -160,7 +166,25 @@ fn invalid(error: &InvalidMessage) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-/// Sends the client back to `OpenSession`.
-fn unknown_session() -> Status {
-    Status::failed_precondition("unknown or expired session: open a new one")
+/// Says why there is no such session; the client opens a new one where that helps.
+fn refused(refused: Refused) -> Status {
+    match refused {
+        Refused::Unknown => Reason::SessionUnknown.status("unknown session: open a new one"),
+        Refused::Expired => expired(),
+        Refused::Full => Status::resource_exhausted("too many sessions: try again later"),
+        Refused::Invalid(reason) => Status::invalid_argument(reason),
+    }
+}
+
+/// Says that a session is over because its tokens are.
+fn expired() -> Status {
+    Reason::SessionExpired.status("the session's tokens expired: open a new one with fresh tokens")
+}
+
+/// Waits until the tokens of a stream's session have expired; for ever before there is one.
+async fn expiry(session: Option<&mut Lease>) {
+    match session {
+        Some(session) => session.expired().await,
+        None => std::future::pending().await,
+    }
 }

@@ -10,4 +10,5 @@ pub mod index;
 pub mod manifest;
 pub mod namespaces;
 pub mod service;
+pub mod token_keys;
 pub mod watch;

@@ -3,6 +3,7 @@
 //! Services come in through [`kubernetes`] or [`manifests`], pass the [`feed`] into an index, and
 //! leave as [`records`] for the resolver and as route streams over [`grpc`].
 
+pub mod access;
 pub mod admin;
 pub mod app;
 pub mod args;
@@ -12,6 +13,7 @@ pub mod failure;
 pub mod feed;
 pub mod file_watch;
 pub mod grpc;
+mod guard;
 pub mod kubernetes;
 pub mod limit;
 pub mod listeners;
@@ -24,4 +26,5 @@ pub mod sessions;
 mod source;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+pub mod tls;
 pub mod upstreams;

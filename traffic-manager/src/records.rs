@@ -199,7 +199,8 @@ fn service_name(name: &Name, domain: &Name) -> Option<(String, String)> {
 }
 
 /// Reads the address of a name under `in-addr.arpa` or `ip6.arpa`.
-fn reverse_address(name: &Name) -> Option<IpAddr> {
+#[must_use]
+pub fn reverse_address(name: &Name) -> Option<IpAddr> {
     let lower = name.to_lowercase();
     let mut labels: Vec<&[u8]> = lower.labels().collect();
     if labels.pop()? != b"arpa" {

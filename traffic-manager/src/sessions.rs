@@ -1,6 +1,7 @@
 //! The open sessions and what each may see. Bounded; idle ones expire.
 //!
-//! Who may open one is decided by the gRPC layer. Times are given, so nothing here waits.
+//! Who may open one is decided by [`access`](crate::access). A session ends when its tokens expire
+//! or nobody uses it, which is audited; its streams wait for that by their [`Lease`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +14,11 @@ use kubebridge_dns::view::{PLAIN_VIEW_ID, View};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Admission;
+use crate::access::audit::{About, Audit, Closed};
 
 /// The most sessions at once: five times what one manager is measured with (condition W10).
 pub const MAX_SESSIONS: usize = 1024;
@@ -28,6 +33,9 @@ pub const MAX_DOMAINS: usize = 32;
 /// A session without a call or stream for this long is forgotten: a laptop that slept over lunch
 /// opens a new one, which costs one round trip.
 pub const IDLE: Duration = Duration::from_secs(600);
+
+/// How often sessions that are over are looked for: what is audited is told this late at most.
+const SWEEP: Duration = Duration::from_secs(5);
 
 /// Hands out view ids, none twice, so that no cached answer crosses from one view to another.
 #[derive(Debug)]
@@ -51,6 +59,8 @@ impl ViewIds {
 pub enum Refused {
     /// There is no session with the id to renew.
     Unknown,
+    /// The tokens of the session to renew have expired.
+    Expired,
     /// There are [`MAX_SESSIONS`] already.
     Full,
     /// A name in the request cannot be used.
@@ -72,6 +82,7 @@ pub struct Sessions {
     table: DashMap<String, Arc<Session>>,
     plain: watch::Receiver<Arc<View>>,
     view_ids: Arc<ViewIds>,
+    audit: Arc<Audit>,
 }
 
 /// One open session.
@@ -83,6 +94,9 @@ pub struct Session {
     view_ids: Arc<ViewIds>,
     view: Mutex<Cached>,
     use_: Mutex<Use>,
+    opened: Instant,
+    expires: watch::Sender<Option<Instant>>,
+    admitted: Mutex<Admission>,
 }
 
 /// The session's view with what it was made of.
@@ -99,33 +113,53 @@ struct Use {
     streams: usize,
 }
 
-/// Keeps a session from expiring while a stream of it is open.
+/// Keeps a session from being idle while a stream of it is open, and tells the stream when its
+/// tokens have expired.
 #[derive(Debug)]
-pub struct Lease(Arc<Session>);
+pub struct Lease {
+    session: Arc<Session>,
+    expires: watch::Receiver<Option<Instant>>,
+}
 
 impl Sessions {
     /// Makes an empty table; views of sessions follow the plain view.
     #[must_use]
-    pub fn new(plain: watch::Receiver<Arc<View>>, view_ids: Arc<ViewIds>) -> Self {
+    pub fn new(
+        plain: watch::Receiver<Arc<View>>,
+        view_ids: Arc<ViewIds>,
+        audit: Arc<Audit>,
+    ) -> Self {
         Self {
             table: DashMap::new(),
             plain,
             view_ids,
+            audit,
         }
     }
 
-    /// Opens a session, or renews the one named in the request.
+    /// Opens a session that was admitted, or renews the one named in the request.
     ///
     /// # Errors
     /// When the session to renew is not there, there are too many, or a name cannot be used.
-    pub fn open(&self, request: SessionRequest, now: Instant) -> Result<Arc<Session>, Refused> {
+    pub fn open(
+        &self,
+        request: SessionRequest,
+        admission: Admission,
+        now: Instant,
+    ) -> Result<Arc<Session>, Refused> {
+        let version = request.client_version;
         let grant = Arc::new(grant(request.namespaces, &request.domains)?);
         let Some(id) = request.id else {
-            return self.create(grant, now);
+            let session = self.create(grant, admission, now)?;
+            session.about(|about| self.audit.opened(about, &version));
+            return Ok(session);
         };
-        let session = self.find(&id, now).ok_or(Refused::Unknown)?;
+        let session = self.find(&id, now)?;
         session.check(&grant)?;
         session.grant.send_replace(grant);
+        session.expires.send_replace(admission.expires);
+        *session.admitted.lock() = admission;
+        session.about(|about| self.audit.renewed(about, &version));
         Ok(session)
     }
 
@@ -138,26 +172,68 @@ impl Sessions {
     }
 
     /// Finds a session and counts that as use of it.
-    #[must_use]
-    pub fn find(&self, id: &str, now: Instant) -> Option<Arc<Session>> {
-        let session = Arc::clone(self.table.get(id)?.value());
-        if session.is_expired(now) {
-            self.table.remove(id);
-            return None;
+    ///
+    /// # Errors
+    /// When there is none, or its tokens have expired.
+    pub fn find(&self, id: &str, now: Instant) -> Result<Arc<Session>, Refused> {
+        let session = Arc::clone(self.table.get(id).ok_or(Refused::Unknown)?.value());
+        match session.is_over(now) {
+            None => {
+                session.use_.lock().last = now;
+                Ok(session)
+            }
+            Some(Closed::Expired) => Err(Refused::Expired),
+            Some(Closed::Idle | Closed::Shutdown) => Err(Refused::Unknown),
         }
-        session.use_.lock().last = now;
-        Some(session)
     }
 
-    /// Counts the sessions, expired ones too until somebody looks.
+    /// Counts the sessions, those that are over too until they are swept.
     #[must_use]
     pub fn count(&self) -> usize {
         self.table.len()
     }
 
-    fn create(&self, grant: Arc<Grant>, now: Instant) -> Result<Arc<Session>, Refused> {
+    /// Forgets the sessions that are over.
+    pub fn sweep(&self, now: Instant) {
+        self.table.retain(|_, session| match session.is_over(now) {
+            Some(why) => {
+                self.tell_closed(session, why, now);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// Sweeps now and then until shutdown, and closes all sessions then.
+    pub async fn sweep_until(self: Arc<Self>, shutdown: CancellationToken) {
+        let mut ticks = interval(SWEEP);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                _ = ticks.tick() => self.sweep(Instant::now()),
+            }
+        }
+        let now = Instant::now();
+        self.table.retain(|_, session| {
+            let why = session.is_over(now).unwrap_or(Closed::Shutdown);
+            self.tell_closed(session, why, now);
+            false
+        });
+    }
+
+    fn tell_closed(&self, session: &Session, why: Closed, now: Instant) {
+        let lasted = now.duration_since(session.opened);
+        session.about(|about| self.audit.closed(about, why, lasted));
+    }
+
+    fn create(
+        &self,
+        grant: Arc<Grant>,
+        admission: Admission,
+        now: Instant,
+    ) -> Result<Arc<Session>, Refused> {
         if self.table.len() >= MAX_SESSIONS {
-            self.table.retain(|_, session| !session.is_expired(now));
+            self.sweep(now);
         }
         if self.table.len() >= MAX_SESSIONS {
             return Err(Refused::Full);
@@ -176,6 +252,9 @@ impl Sessions {
                 last: now,
                 streams: 0,
             }),
+            opened: now,
+            expires: watch::Sender::new(admission.expires),
+            admitted: Mutex::new(admission),
         });
         self.table.insert(id, Arc::clone(&session));
         Ok(session)
@@ -215,11 +294,33 @@ impl Session {
         Arc::clone(&cached.view)
     }
 
-    /// Keeps the session open until the lease is dropped.
+    /// Returns how long the session's tokens are good for; `None` when there are none.
+    #[must_use]
+    pub fn expires_in(&self, now: Instant) -> Option<Duration> {
+        let expires = *self.expires.borrow();
+        expires.map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Keeps the session from being idle until the lease is dropped.
     #[must_use]
     pub fn lease(self: Arc<Self>) -> Lease {
         self.use_.lock().streams += 1;
-        Lease(self)
+        Lease {
+            expires: self.expires.subscribe(),
+            session: self,
+        }
+    }
+
+    /// Has somebody told what the session is, for the audit log.
+    fn about(&self, tell: impl FnOnce(About<'_>)) {
+        let grant = Arc::clone(&self.grant.borrow());
+        let admitted = self.admitted.lock();
+        tell(About {
+            id: &self.id,
+            namespaces: &grant.namespaces,
+            proofs: &admitted.proofs,
+            certificate: admitted.certificate.as_deref(),
+        });
     }
 
     fn check(&self, grant: &Grant) -> Result<(), Refused> {
@@ -228,9 +329,46 @@ impl Session {
             .map_err(unusable)
     }
 
-    fn is_expired(&self, now: Instant) -> bool {
+    fn is_over(&self, now: Instant) -> Option<Closed> {
+        if self.expires.borrow().is_some_and(|at| at <= now) {
+            return Some(Closed::Expired);
+        }
         let use_ = self.use_.lock();
-        use_.streams == 0 && now.duration_since(use_.last) >= IDLE
+        let idle = use_.streams == 0 && now.duration_since(use_.last) >= IDLE;
+        idle.then_some(Closed::Idle)
+    }
+}
+
+impl Lease {
+    /// Returns the session, without keeping it from being idle.
+    #[must_use]
+    pub fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
+    }
+
+    /// Tells whether the session's tokens have expired.
+    #[must_use]
+    pub fn is_expired(&self, now: Instant) -> bool {
+        self.expires.borrow().is_some_and(|at| at <= now)
+    }
+
+    /// Waits until the session's tokens have expired, which a renewal puts off.
+    pub async fn expired(&mut self) {
+        loop {
+            let at = *self.expires.borrow_and_update();
+            tokio::select! {
+                () = until(at) => return,
+                // The session holds the sender.
+                _ = self.expires.changed() => {}
+            }
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -238,13 +376,13 @@ impl std::ops::Deref for Lease {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        &self.0
+        &self.session
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut use_ = self.0.use_.lock();
+        let mut use_ = self.session.use_.lock();
         use_.streams -= 1;
         use_.last = Instant::now();
     }

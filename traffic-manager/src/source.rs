@@ -8,7 +8,7 @@ use kubebridge_proto::routes::ServiceRoute;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{Tasks, spawn};
+use crate::app::{Tasks, done, spawn};
 use crate::config::{Namespaces, Source};
 use crate::failure::{Exit, Failure};
 use crate::feed::Feed;
@@ -166,9 +166,4 @@ fn hold(senders: impl Send + 'static, shutdown: &CancellationToken, tasks: &mut 
         drop(senders);
         Ok(())
     });
-}
-
-async fn done(task: impl Future<Output = ()>) -> Result<()> {
-    task.await;
-    Ok(())
 }

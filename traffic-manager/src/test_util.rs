@@ -21,11 +21,16 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::issuer::Issuer;
+
+pub mod issuer;
+
 /// A scripted API server; clones are the same one.
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     shared: Arc<Mutex<Store>>,
     version: watch::Sender<u64>,
+    issuer: Arc<Issuer>,
 }
 
 type Key = (String, String);
@@ -71,6 +76,7 @@ impl Default for ApiServer {
         Self {
             shared: Arc::new(Mutex::new(store)),
             version: watch::Sender::new(1),
+            issuer: Arc::default(),
         }
     }
 }
@@ -91,6 +97,12 @@ impl ApiServer {
         };
         let router = Router::new().fallback(answer).with_state(serving);
         axum::serve(listener, router).await
+    }
+
+    /// Returns what signs the tokens of its ServiceAccounts.
+    #[must_use]
+    pub fn issuer(&self) -> &Issuer {
+        &self.issuer
     }
 
     /// Creates or replaces a Service with a `ClusterIP`, as large as real ones are.
@@ -206,9 +218,15 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response {
             .find(|(found, _)| *found == key)
             .map(|(_, value)| value.to_owned())
     };
-    let Some(namespace) = namespace(request.uri().path()) else {
-        return refusal(404, "NotFound", "the server could not find it");
+    let published = match request.uri().path() {
+        "/.well-known/openid-configuration" => Some(Issuer::discovery()),
+        "/openid/v1/jwks" => Some(serving.server.issuer.jwks()),
+        _ => None,
     };
+    let scope = namespace(request.uri().path());
+    if published.is_none() && scope.is_none() {
+        return refusal(404, "NotFound", "the server could not find it");
+    }
     let token = request.headers().get(AUTHORIZATION);
     let token = token.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let is_watch = query("watch").as_deref() == Some("true");
@@ -220,6 +238,10 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response {
     if store.token.is_some() && store.token.as_deref() != token {
         return refusal(401, "Unauthorized", "Unauthorized");
     }
+    if let Some(published) = published {
+        return Response::new(Body::from(published));
+    }
+    let namespace = scope.flatten();
     let right = (verb.to_owned(), namespace.clone().unwrap_or_default());
     if store.forbidden.contains(&right) {
         return refusal(403, "Forbidden", "services is forbidden");

@@ -9,17 +9,12 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 13] = [
-    "--context",
+const LATER_FLAGS: [&str; 8] = [
     "--dry-run",
     "--exclude-cidr",
     "--include-cidr",
-    "--kubeconfig",
     "--mode",
     "--retake",
-    "--tls-ca",
-    "--tls-cert",
-    "--tls-key",
     "--anonymize",
     "--dns-service",
     "--force",
@@ -29,9 +24,8 @@ const LATER_FLAGS: [&str; 13] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 15] = [
+const LATER_COMMANDS: [&str; 14] = [
     "clean",
-    "certs",
     "completions",
     "doctor",
     "env",

@@ -90,8 +90,8 @@ fn wrong_arguments_exit_64_and_name_what_is_wrong() {
         (&["conect"], "conect"),
         (&[], "subcommand"),
         (
-            &["connect", "--tls-cert", "x"],
-            "--tls-cert is not built yet",
+            &["connect", "--include-cidr", "x"],
+            "--include-cidr is not built yet",
         ),
         (&["connect", "--mode=proxy"], "--mode is not built yet"),
         (
@@ -99,10 +99,7 @@ fn wrong_arguments_exit_64_and_name_what_is_wrong() {
             "--dns takeover is not built yet",
         ),
         (&["doctor"], "the command doctor is not built yet"),
-        (
-            &["connect", "--kubeconfig", "x"],
-            "--kubeconfig is not built yet",
-        ),
+        (&["connect", "--retake"], "--retake is not built yet"),
         (&["status", "--once"], "--once"),
     ];
     for (arguments, wanted) in table {
@@ -156,7 +153,10 @@ fn a_key_of_another_command_is_left_to_it() {
 fn a_bad_file_exits_78_and_names_the_key() {
     let table = [
         ("host: off\n", "unknown key `host`, the nearest is `hosts`"),
-        ("tls-cert: a.pem\n", "the key `tls-cert` is not built yet"),
+        (
+            "include-cidr: a\n",
+            "the key `include-cidr` is not built yet",
+        ),
         ("hosts: sometimes\n", "sometimes"),
         ("foreground: perhaps\n", "`foreground` is true or false"),
         ("hosts: {a: b}\n", "`hosts` has no usable value"),

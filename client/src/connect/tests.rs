@@ -34,8 +34,29 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 
 #[test]
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
-    let table: [(&[&str], &str); 5] = [
-        (&["--foreground"], "--manager"),
+    let table: [(&[&str], &str); 8] = [
+        (
+            &["--manager", "manager.example:7080", "--foreground"],
+            "needs --tls-cert",
+        ),
+        (
+            &["--manager", "[::1]:7080", "--foreground", "--tls-ca", "a"],
+            "--tls-key",
+        ),
+        (
+            &[
+                "--manager",
+                "[::1]:7080",
+                "--foreground",
+                "--token",
+                "shop=a,shop=b",
+            ],
+            "--token names shop twice",
+        ),
+        (
+            &["--manager", "manager.example", "--foreground"],
+            "HOST:PORT",
+        ),
         (
             &["--manager", "10.0.0.7:7080", "--foreground"],
             "not a loopback address",
@@ -57,4 +78,22 @@ fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
         assert!(failure.error.to_string().contains(wanted), "{failure}");
         assert!(failure.hint.is_some());
     }
+}
+
+#[test]
+fn files_for_tls_that_are_not_there_are_told_before_anything_is_done() {
+    let failure = resolve(&[
+        "--manager",
+        "manager.example:7080",
+        "--foreground",
+        "--tls-cert=/none/a",
+        "--tls-key=/none/b",
+        "--tls-ca=/none/c",
+    ]);
+    let failure = failure.unwrap_err();
+    assert_eq!(failure.exit, Exit::File);
+    assert!(
+        format!("{:#}", failure.error).contains("/none/c"),
+        "{failure}"
+    );
 }

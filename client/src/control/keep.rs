@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 
 use super::backoff::Backoff;
 use super::exchange::{self, Ask};
-use super::{Shared, Tunnel, dial, echo, open_session, watch_routes};
+use super::{Shared, Tunnel, dial, echo, open_session, renew, watch_routes};
 use crate::{failure, skew};
 
 /// How long a channel must have worked for the next break to count as the first.
@@ -66,6 +66,7 @@ async fn use_channel(
         error = echo::watch_echo(ask, heard, &shared.suspicion) => error,
         error = watch_routes::watch_routes(client.clone(), session, &shared.routes) => error,
         error = exchange::carry(client.clone(), session.to_owned(), asks) => error,
+        error = renew::renew(shared, client.clone()) => error,
     }
 }
 
@@ -84,8 +85,9 @@ async fn reopen(shared: &Shared, session: String, backoff: &mut Backoff) -> Chan
 }
 
 async fn try_reopen(shared: &Shared, request: &SessionRequest) -> anyhow::Result<Channel> {
-    let channel = dial(shared.manager).await?;
-    let session = open_session(channel.clone(), request).await?;
+    let channel = dial(&shared.reach).await?;
+    let asked = shared.clock.now();
+    let session = open_session(&shared.reach, channel.clone(), request).await?;
     // It may be another manager than before.
     skew::check(&session)?;
     let known = shared.session.borrow().cluster_domain.clone();
@@ -96,7 +98,7 @@ async fn try_reopen(shared: &Shared, request: &SessionRequest) -> anyhow::Result
             session.cluster_domain
         );
     }
-    shared.session.send_replace(session);
+    shared.note_opened(session, asked);
     Ok(channel)
 }
 

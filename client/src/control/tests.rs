@@ -1,6 +1,6 @@
 //! The way to a manager that is replaced, falls silent or skips changes.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
 
@@ -19,6 +19,7 @@ fn request() -> SessionRequest {
         id: None,
         namespaces: vec!["default".to_owned()],
         domains: Vec::new(),
+        tokens: Vec::new(),
     }
 }
 
@@ -27,22 +28,22 @@ fn reversed() -> Arc<Script> {
 }
 
 async fn control(manager: &FakeManager) -> Control {
-    let channel = dial(manager.address).await.unwrap();
-    let session = open_session(channel.clone(), &request()).await.unwrap();
-    Control::start(
-        manager.address,
-        channel,
-        request(),
-        session,
-        Clock::fake().0,
-    )
+    let reach = Reach::direct(manager.address);
+    let channel = dial(&reach).await.unwrap();
+    let session = open_session(&reach, channel.clone(), &request())
+        .await
+        .unwrap();
+    Control::start(reach, channel, request(), session, Clock::fake().0)
 }
 
 /// Control over a pipe, on paused time; when that breaks, nobody is found by dialling.
 async fn control_in_memory(script: &Arc<Script>) -> Control {
     let channel = in_memory(script);
-    let session = open_session(channel.clone(), &request()).await.unwrap();
-    Control::start(NOBODY, channel, request(), session, Clock::fake().0)
+    let reach = Reach::direct(NOBODY);
+    let session = open_session(&reach, channel.clone(), &request())
+        .await
+        .unwrap();
+    Control::start(reach, channel, request(), session, Clock::fake().0)
 }
 
 fn page(revision: u64, names: &[&str]) -> RouteUpdate {
@@ -85,7 +86,7 @@ async fn nobody_listening_is_an_error_at_once() {
     let address = FakeManager::start(&script).await.address;
     let vacant = SocketAddr::new(address.ip(), 1);
 
-    assert!(dial(vacant).await.is_err());
+    assert!(dial(&Reach::direct(vacant)).await.is_err());
 }
 
 async fn until(tunnel: &mut watch::Receiver<Tunnel>, health: Health) {

@@ -13,6 +13,8 @@ fn once() -> DemoArgs {
 fn global() -> Global {
     Global {
         namespaces: Vec::new(),
+        context: None,
+        kubeconfig: None,
         output: Output::Json,
         progress: Progress::Quiet,
         verbose: 0,

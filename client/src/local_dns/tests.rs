@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::*;
+use crate::control::way::Reach;
 use crate::control::{Control, dial, open_session};
 use crate::session::Health;
 use crate::test_util::fake_manager::{FakeManager, Script};
@@ -51,16 +52,14 @@ impl World {
             id: None,
             namespaces: vec!["default".to_owned(), "shop".to_owned()],
             domains: Vec::new(),
+            tokens: Vec::new(),
         };
-        let channel = dial(manager.address).await.unwrap();
-        let session = open_session(channel.clone(), &request).await.unwrap();
-        let control = Control::start(
-            manager.address,
-            channel,
-            request.clone(),
-            session,
-            Clock::fake().0,
-        );
+        let reach = Reach::direct(manager.address);
+        let channel = dial(&reach).await.unwrap();
+        let session = open_session(&reach, channel.clone(), &request)
+            .await
+            .unwrap();
+        let control = Control::start(reach, channel, request.clone(), session, Clock::fake().0);
         let table = table_of(&[("default", &["authors"]), ("shop", &["authors"])]);
         let (sender, routes) = watch::channel(table);
         let zones = ZoneNames {

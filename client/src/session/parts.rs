@@ -21,6 +21,7 @@ use super::hosts::HostsKeeper;
 use super::os::Os;
 use super::{Health, Step, Stop, steps};
 use crate::connect::Config;
+use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
 use crate::local_dns::Serving;
@@ -39,6 +40,8 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) os: &'os O,
     pub(super) id: SessionId,
     pub(super) config: Config,
+    /// Known once the manager was dialled.
+    pub(super) reach: Option<Reach>,
     pub(super) board: Arc<Board>,
     pub(super) reporter: Arc<Reporter>,
     pub(super) stops: mpsc::Sender<Stop>,
@@ -109,6 +112,7 @@ impl<'os, O: Os> Parts<'os, O> {
         Self {
             os,
             id,
+            reach: None,
             config,
             board,
             reporter,
@@ -154,6 +158,7 @@ impl<'os, O: Os> Parts<'os, O> {
             id: None,
             namespaces: self.config.namespaces.clone(),
             domains: self.config.domains.clone(),
+            tokens: Vec::new(),
         }
     }
 

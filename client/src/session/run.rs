@@ -41,7 +41,7 @@ pub async fn run<O: Os>(
     let clock = os.clock();
     let identity = Identity {
         session: id.to_string(),
-        manager: config.manager.to_string(),
+        manager: config.target.to_string(),
         namespaces: config.namespaces.clone(),
     };
     let board = Arc::new(Board::new(identity, clock.clone()));

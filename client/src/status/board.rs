@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, ServiceRoute};
 
 use super::{
-    DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespaceReport, RepairReport,
-    RepairsReport, RoutesReport, ServiceReport, StaleReport, StatusReport, StepReport,
-    TunnelReport, health,
+    CredentialsReport, DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespaceReport,
+    RepairReport, RepairsReport, RoutesReport, ServiceReport, StaleReport, StatusReport,
+    StepReport, TunnelReport, health,
 };
+use crate::cluster::Authorisation;
 use crate::control::Tunnel;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
@@ -69,6 +70,8 @@ pub struct Facts {
     pub session: Option<watch::Receiver<SessionInfo>>,
     /// The way to the manager.
     pub tunnel: Option<watch::Receiver<Tunnel>>,
+    /// How the user's credentials stand, where a kubeconfig has some.
+    pub authorisation: Option<watch::Receiver<Authorisation>>,
     /// The Services.
     pub routes: Option<watch::Receiver<RouteTable>>,
     /// The system's DNS.
@@ -210,7 +213,9 @@ impl Board {
             kept: stale.kept(now),
             answered: stale.given(),
         });
+        let credentials = facts.authorisation.as_ref();
         StatusReport {
+            credentials: credentials.map(|credentials| credentials_report(&credentials.borrow())),
             session: self.identity.session.clone(),
             pid: std::process::id(),
             state: state.to_owned(),
@@ -385,6 +390,21 @@ fn tunnel_report(tunnel: &Tunnel, now: Instant) -> TunnelReport {
             down_millis: Some(millis(since)),
             reason: Some(reason.clone()),
         },
+    }
+}
+
+fn credentials_report(authorisation: &Authorisation) -> CredentialsReport {
+    let Authorisation {
+        user,
+        until,
+        trouble,
+        renew,
+    } = authorisation.clone();
+    CredentialsReport {
+        user,
+        until,
+        trouble,
+        renew,
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use kubebridge_platform::Recovered;
 
 use super::{
-    HealthReport, HostsListReport, Leftovers, RepairsReport, RoutesReport, StaleReport,
-    StatusReport, TunnelReport,
+    CredentialsReport, HealthReport, HostsListReport, Leftovers, RepairsReport, RoutesReport,
+    StaleReport, StatusReport, TunnelReport,
 };
 
 /// Shows how a session stands.
@@ -33,6 +33,7 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|found| ("tunnel", tunnel(found))),
     );
+    rows.extend(credentials(report).map(|words| ("credentials", words)));
     rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
     rows.push(("health", health(&report.health)));
     rows.extend(dns_rows(report));
@@ -85,6 +86,23 @@ fn manager(report: &StatusReport) -> String {
         version.unwrap_or_default(),
         skew.unwrap_or_default()
     )
+}
+
+fn credentials(report: &StatusReport) -> Option<String> {
+    let CredentialsReport {
+        user,
+        until,
+        trouble,
+        renew,
+    } = report.credentials.as_ref()?;
+    let until = match until {
+        Some(until) => format!(" until {until}"),
+        None => String::new(),
+    };
+    Some(match trouble {
+        Some(trouble) => format!("{user}{until}; {trouble}; renew them by: {renew}"),
+        None => format!("{user}{until}"),
+    })
 }
 
 fn health(health: &HealthReport) -> String {

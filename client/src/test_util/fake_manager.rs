@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
@@ -47,6 +47,10 @@ pub(crate) struct Script {
     pub(crate) subscriptions: watch::Sender<Vec<v1::WatchNamespaceRoutesRequest>>,
     /// The sessions opened, by the id asked for.
     pub(crate) opened: Mutex<Vec<String>>,
+    /// The tokens presented each time.
+    pub(crate) tokens: Mutex<Vec<Vec<String>>>,
+    /// Whether it knows the sessions that clients name, or has forgotten them.
+    pub(crate) remembers: AtomicBool,
     /// What it says about itself and a session.
     pub(crate) info: Mutex<SessionInfo>,
     /// Why it opens no session.
@@ -68,6 +72,8 @@ impl Script {
             frames: Mutex::default(),
             subscriptions: watch::Sender::new(Vec::new()),
             opened: Mutex::default(),
+            tokens: Mutex::default(),
+            remembers: AtomicBool::new(false),
             info: Mutex::new(session_info(&["10.96.0.0/16"])),
             refusal: Mutex::default(),
             answer: Box::new(answer),
@@ -180,19 +186,26 @@ impl TrafficManager for Manager {
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<Response<v1::OpenSessionResponse>, Status> {
         self.speak().await;
-        let asked = request.into_inner().session_id;
+        let request = request.into_inner();
+        let tokens = request.tokens.into_iter().map(|token| token.token);
+        self.0.tokens.lock().push(tokens.collect());
+        let asked = request.session_id;
         self.0.opened.lock().push(asked.clone());
-        if !asked.is_empty() {
+        let remembers = self.0.remembers.load(Ordering::Relaxed);
+        if !asked.is_empty() && !remembers {
             return Err(Status::failed_precondition("unknown session"));
         }
         if let Some(refusal) = self.0.refusal.lock().clone() {
             return Err(refusal);
         }
         let mut info = self.0.info.lock().clone();
-        info.id = format!(
-            "session-{}",
-            self.0.sessions.fetch_add(1, Ordering::Relaxed)
-        );
+        info.id = match asked.is_empty() {
+            true => format!(
+                "session-{}",
+                self.0.sessions.fetch_add(1, Ordering::Relaxed)
+            ),
+            false => asked,
+        };
         Ok(Response::new(info.into()))
     }
 

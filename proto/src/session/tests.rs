@@ -63,9 +63,15 @@ prop_compose! {
         id in option::of("[0-9a-f]{8}"),
         namespaces in hash_set("[a-z][a-z0-9]{0,8}", 1..5),
         domains in vec("[a-z]{1,5}\\.example", 0..3),
+        proven in vec("[A-Za-z0-9._-]{1,40}", 0..5),
     ) -> SessionRequest {
-        let namespaces = namespaces.into_iter().collect();
-        SessionRequest { client_version: "0.1.0".into(), id, namespaces, domains }
+        let namespaces: Vec<String> = namespaces.into_iter().collect();
+        let tokens = namespaces.iter().zip(proven).map(|(namespace, token)| NamespaceToken {
+            namespace: namespace.clone(),
+            token,
+        });
+        let tokens = tokens.collect();
+        SessionRequest { client_version: "0.1.0".into(), id, namespaces, domains, tokens }
     }
 }
 

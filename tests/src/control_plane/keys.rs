@@ -1,6 +1,9 @@
 //! The keys of the Kubernetes API: who may come in, and how the server proves who it is.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 
@@ -8,7 +11,8 @@ use super::ControlPlane;
 use crate::machine::Machine;
 
 /// The tokens of the lab's users; ServiceAccounts get theirs from the API.
-const TOKENS: &str = "admin-token,admin,admin,system:masters\ncoredns-token,coredns,coredns\n";
+const TOKENS: &str =
+    "admin-token,admin,admin,system:masters\ncoredns-token,coredns,coredns\ndev-token,dev,dev\n";
 
 /// The shell function that makes a key.
 const NEW_KEY: &str = "new() { openssl ecparam -name prime256v1 -genkey -noout -out $1.key; }";
@@ -25,10 +29,78 @@ printf 'subjectAltName=IP:{address},IP:127.0.0.1,IP:10.96.0.1' >api.ext",
         folder = folder.display()
     ))?;
     new_authority(machine, folder)?;
-    new_certificate(machine, folder)
+    new_certificate(machine, folder)?;
+    new_node_certificates(machine, folder, address)
+}
+
+/// Makes what the API server and the node's kubelet know each other by.
+fn new_node_certificates(machine: &Machine, folder: &Path, address: &str) -> Result<()> {
+    machine.shell(&format!(
+        "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+printf 'subjectAltName=IP:{address}' >kubelet.ext
+sign() {{ openssl x509 -req -in $1.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
+  -extfile $2 -out $1.crt; }}
+new kubelet
+openssl req -new -key kubelet.key -subj /O=system:nodes/CN=system:node:node -out kubelet.csr
+sign kubelet kubelet.ext
+new api-client
+openssl req -new -key api-client.key -subj /CN=kube-apiserver-kubelet-client -out api-client.csr
+sign api-client /dev/null",
+        folder = folder.display()
+    ))?;
+    Ok(())
+}
+
+/// What signs the tokens of ServiceAccounts: an EC key, then an RSA key beside it, then that alone.
+const SIGNERS: [&str; 2] = ["accounts.key", "accounts-rsa.key"];
+
+/// The flags that say with which keys tokens are signed and verified: all there are, the last signs.
+pub(super) fn of_accounts(folder: &Path) -> Vec<String> {
+    let there = SIGNERS.map(|name| folder.join(name));
+    let there: Vec<_> = there.iter().filter(|key| key.exists()).collect();
+    let verifying = there
+        .iter()
+        .map(|key| format!("--service-account-key-file={}", key.display()));
+    let signing = there
+        .last()
+        .map(|key| format!("--service-account-signing-key-file={}", key.display()));
+    verifying.chain(signing).collect()
 }
 
 impl ControlPlane {
+    /// Has the tokens of ServiceAccounts signed by an RSA key from the server's next start on. The
+    /// key of before is still published.
+    pub fn add_signer(&self, machine: &Machine) -> Result<()> {
+        let key = self.folder.join(SIGNERS[1]).display().to_string();
+        machine.output(&["openssl", "genrsa", "-out", &key, "2048"])?;
+        Ok(())
+    }
+
+    /// Withdraws the first key, at the server's next start.
+    pub fn withdraw_signer(&self) -> Result<()> {
+        fs::remove_file(self.folder.join(SIGNERS[0]))?;
+        Ok(())
+    }
+
+    /// Makes a certificate by which `user` may come in; the files of it and of its key.
+    pub fn client_certificate(&self, machine: &Machine, user: &str) -> Result<(PathBuf, PathBuf)> {
+        machine.shell(&format!(
+            "cd {folder}
+exec 2>openssl.log
+{NEW_KEY}
+new {user}
+openssl req -new -key {user}.key -subj /CN={user} -out {user}.csr
+printf 'extendedKeyUsage=clientAuth' >client.ext
+openssl x509 -req -in {user}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
+  -extfile client.ext -out {user}.crt",
+            folder = self.folder.display()
+        ))?;
+        let file = |kind: &str| self.folder.join(format!("{user}.{kind}"));
+        Ok((file("crt"), file("key")))
+    }
+
     /// Gives the server another key and certificate of the same authority, for its next start.
     pub fn renew_certificate(&self, machine: &Machine) -> Result<()> {
         new_certificate(machine, &self.folder)

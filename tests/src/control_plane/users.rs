@@ -13,6 +13,12 @@ use crate::machine::Machine;
 /// The namespace of the accounts, which no test removes.
 const HOME: &str = "default";
 
+/// The account whose tokens give a session its namespace.
+pub const ACCESS: &str = "kubebridge-access";
+
+/// Who these tokens are for.
+pub const AUDIENCE: &str = "kubebridge";
+
 impl ControlPlane {
     /// Makes a `ServiceAccount` that may list and watch Services in `namespaces` and nothing
     /// else, and writes a kubeconfig that names a file with a token of it, as a pod has one.
@@ -68,6 +74,56 @@ subjects:
         Ok(())
     }
 
+    /// Files with tokens that give sessions these namespaces: of the ServiceAccount
+    /// `kubebridge-access` in each, made by TokenRequest when there is none yet.
+    pub fn access_tokens(
+        &self,
+        machine: &Machine,
+        namespaces: &[&str],
+    ) -> Result<Vec<(String, PathBuf)>> {
+        let file = |namespace: &str| self.token(&format!("access-{namespace}"));
+        let missing = |namespace: &&&str| !file(namespace).exists();
+        let missing: Vec<_> = namespaces.iter().filter(missing).collect();
+        if !missing.is_empty() {
+            let missing: Vec<&str> = missing.iter().map(|name| **name).collect();
+            self.access_accounts(machine, &missing)?;
+        }
+        for namespace in missing {
+            let token = self.token_of(machine, namespace, ACCESS, AUDIENCE)?;
+            fs::write(file(namespace), token)?;
+        }
+        let each = |namespace: &&str| ((*namespace).to_owned(), file(namespace));
+        Ok(namespaces.iter().map(each).collect())
+    }
+
+    /// Makes the ServiceAccount `kubebridge-access` in each of these namespaces.
+    pub fn access_accounts(&self, machine: &Machine, namespaces: &[&str]) -> Result<()> {
+        let accounts = namespaces.iter().map(|name| account_in(ACCESS, name));
+        self.apply(machine, &accounts.collect::<Vec<_>>().join("---\n"))
+    }
+
+    /// Forgets the tokens of [`access_tokens`](Self::access_tokens), so that others are made.
+    pub fn forget_access_tokens(&self, namespaces: &[&str]) -> Result<()> {
+        for namespace in namespaces {
+            fs::remove_file(self.token(&format!("access-{namespace}")))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a token of a ServiceAccount by TokenRequest.
+    pub fn token_of(
+        &self,
+        machine: &Machine,
+        namespace: &str,
+        account: &str,
+        audience: &str,
+    ) -> Result<String> {
+        let words = ["create", "token", account, "-n", namespace];
+        let audience = ["--audience", audience, "--duration", "1h"];
+        let token = self.kubectl(machine, &[&words[..], &audience].concat())?;
+        Ok(token.trim().to_owned())
+    }
+
     /// Takes the right to read the Services of `namespace` from the account `name`.
     pub fn withdraw(&self, machine: &Machine, name: &str, namespace: &str) -> Result<()> {
         self.kubectl(machine, &["delete", "rolebinding", name, "-n", namespace])?;
@@ -96,7 +152,7 @@ subjects:
     }
 
     /// Writes the kubeconfig of `user`, who proves himself by `credential`.
-    pub(super) fn write_kubeconfig(&self, user: &str, credential: &str) -> Result<PathBuf> {
+    pub fn write_kubeconfig(&self, user: &str, credential: &str) -> Result<PathBuf> {
         let path = self.kubeconfig(user);
         fs::write(
             &path,
@@ -120,7 +176,13 @@ contexts: [{{name: lab, context: {{cluster: lab, user: {user}}}}}]
 }
 
 fn account(name: &str) -> String {
-    format!("apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: {HOME}}}\n")
+    account_in(name, HOME)
+}
+
+fn account_in(name: &str, namespace: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
+    )
 }
 
 fn role(name: &str, namespace: &str) -> String {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use kubebridge_dns::message::{self, QueryOptions};
 use kubebridge_dns::name::RecordType;
+use kubebridge_proto::names::check_label;
 use kubebridge_proto::routes::RouteUpdate;
-use kubebridge_proto::session::{SessionInfo, SessionRequest};
+use kubebridge_proto::session::SessionInfo;
 use kubebridge_proto::v1;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
 use tempfile::TempDir;
@@ -17,9 +18,13 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use super::*;
-use crate::config::{Namespaces, Resolution};
+use crate::access::key_file::KeyFile;
+use crate::config::{AuditLog, Auth, Namespaces, Resolution};
+use crate::test_util::issuer::{ISSUER, Issuer};
 
+mod access;
 mod dns;
+mod expiry;
 mod explain;
 mod lifecycle;
 mod newer;
@@ -56,6 +61,8 @@ struct World {
     running: Running,
     directory: TempDir,
     client: Client,
+    issuer: Issuer,
+    audit: mpsc::Receiver<String>,
 }
 
 type Client = TrafficManagerClient<Channel>;
@@ -69,10 +76,19 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("services.yaml");
         std::fs::write(&file, MANIFEST).unwrap();
+        let issuer = Issuer::default();
+        let keys = directory.path().join("keys.json");
+        std::fs::write(&keys, issuer.jwks()).unwrap();
+        let (lines, audit) = mpsc::channel(1024);
         let mut config = loopback(Source::Manifests {
             file,
             namespaces: Namespaces::All,
         });
+        config.token_keys = Some(KeyFile {
+            path: keys,
+            issuer: ISSUER.to_owned(),
+        });
+        config.audit = AuditLog::Lines(lines);
         change(&mut config);
         let running = start(config).await.unwrap();
         let client = connect(running.grpc).await;
@@ -80,7 +96,21 @@ impl World {
             running,
             directory,
             client,
+            issuer,
+            audit,
         }
+    }
+
+    /// Starts a manager of one namespace, which needs no tokens (R5).
+    async fn start_of_one(namespace: &str) -> Self {
+        Self::start_with(|config| {
+            config.auth = Auth::PortForward;
+            config.token_keys = None;
+            if let Source::Manifests { namespaces, .. } = &mut config.source {
+                *namespaces = Namespaces::These([namespace.to_owned()].into());
+            }
+        })
+        .await
     }
 
     /// Replaces the file at once, as an editor does.
@@ -95,7 +125,19 @@ impl World {
     }
 
     async fn open(&mut self, namespaces: &[&str]) -> SessionInfo {
-        open(&mut self.client, None, namespaces).await.unwrap()
+        self.try_open(None, namespaces).await.unwrap()
+    }
+
+    /// Opens or renews a session with a token for each namespace that can have one.
+    async fn try_open(
+        &mut self,
+        id: Option<&str>,
+        namespaces: &[&str],
+    ) -> Result<SessionInfo, Status> {
+        let valid = |name: &&&str| check_label("namespace", name).is_ok();
+        let proven: Vec<_> = namespaces.iter().filter(valid).copied().collect();
+        let tokens = self.issuer.tokens(&proven);
+        open(&mut self.client, id, namespaces, tokens).await
     }
 }
 
@@ -119,7 +161,6 @@ fn loopback(source: Source) -> Config {
             ..Resolution::default()
         },
         source,
-        auth: Auth::PortForward,
         ..Config::default()
     }
 }
@@ -134,16 +175,16 @@ async fn open(
     client: &mut Client,
     id: Option<&str>,
     namespaces: &[&str],
+    tokens: Vec<v1::NamespaceToken>,
 ) -> Result<SessionInfo, Status> {
-    let request = SessionRequest {
+    let request = v1::OpenSessionRequest {
         client_version: "0.1.0".to_owned(),
-        id: id.map(str::to_owned),
+        session_id: id.unwrap_or_default().to_owned(),
         namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
-        domains: Vec::new(),
+        tokens,
+        ..v1::OpenSessionRequest::default()
     };
-    let answer = client
-        .open_session(v1::OpenSessionRequest::from(request))
-        .await?;
+    let answer = client.open_session(request).await?;
     Ok(SessionInfo::try_from(answer.into_inner()).unwrap())
 }
 

@@ -85,7 +85,7 @@ pub(super) struct Serve {
     #[arg(default_value = "[::]:1053")]
     pub(super) dns_listen: Vec<SocketAddr>,
 
-    /// Loopback address and port for gRPC, reached by a port-forward.
+    /// Address and port for gRPC: loopback, reached by a port-forward, or any with TLS.
     #[arg(long, env = "KUBEBRIDGE_GRPC_LISTEN", value_name = "ADDR:PORT")]
     #[arg(default_value = "127.0.0.1:7080")]
     pub(super) grpc_listen: SocketAddr,
@@ -217,19 +217,31 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_FANOUT", value_enum, default_value = "all")]
     pub(super) fanout: Fanout,
 
-    /// How a session proves what it may do; tokens are not built yet.
+    /// How a session proves what it may do: a token for each namespace, or a port-forward to a manager of one.
     #[arg(long, env = "KUBEBRIDGE_AUTH", value_enum, default_value = "token")]
     pub(super) auth: Auth,
 
-    /// Certificate for gRPC off loopback; not built yet.
+    /// The namespace the manager runs in, for `--auth port-forward`.
+    #[arg(long, env = "KUBEBRIDGE_POD_NAMESPACE", value_name = "NAME", value_parser = namespace)]
+    pub(super) pod_namespace: Option<String>,
+
+    /// JSON Web Key Set to verify tokens with in place of the cluster's; read again every 5 minutes.
+    #[arg(long, env = "KUBEBRIDGE_TOKEN_KEYS", value_name = "FILE")]
+    pub(super) token_keys: Option<PathBuf>,
+
+    /// Issuer of the tokens that the keys of `--token-keys` are for.
+    #[arg(long, env = "KUBEBRIDGE_TOKEN_ISSUER", value_name = "URL")]
+    pub(super) token_issuer: Option<String>,
+
+    /// Certificate chain for gRPC over mutual TLS (PEM); read again when it changes.
     #[arg(long, env = "KUBEBRIDGE_TLS_CERT", value_name = "FILE")]
     pub(super) tls_cert: Option<PathBuf>,
 
-    /// Key for gRPC off loopback; not built yet.
+    /// Key of that certificate (PEM); read again when it changes.
     #[arg(long, env = "KUBEBRIDGE_TLS_KEY", value_name = "FILE")]
     pub(super) tls_key: Option<PathBuf>,
 
-    /// Authority of the clients' certificates; not built yet.
+    /// Authorities of the clients' certificates (PEM); read again when it changes.
     #[arg(long, env = "KUBEBRIDGE_TLS_CA", value_name = "FILE")]
     pub(super) tls_ca: Option<PathBuf>,
 

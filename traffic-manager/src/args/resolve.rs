@@ -7,8 +7,10 @@ use anyhow::Result;
 use kubebridge_dns::upstream::{Protocol, UpstreamSpec};
 
 use super::flags::Serve;
-use crate::config::{Config, Namespaces, Resolution, Source};
+use crate::access::key_file::KeyFile;
+use crate::config::{AuditLog, Config, Namespaces, Resolution, Source};
 use crate::failure::{Exit, Failure};
+use crate::tls::TlsFiles;
 
 /// Where the nameservers are when no file is named.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -24,35 +26,9 @@ const LONGEST_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(super) fn config(flags: Serve) -> Result<Config> {
     let source = source(&flags)?;
     refuse_not_built(&flags)?;
-    if !flags.grpc_listen.ip().is_loopback() {
-        let message = format!("--grpc-listen {} is not on loopback", flags.grpc_listen);
-        let hint = "a network listener needs TLS, which is not built yet: use 127.0.0.1:PORT";
-        return Err(usage(message, hint));
-    }
-    if let Some(timeout) = flags.timeout
-        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
-    {
-        let message = format!(
-            "--timeout {} is out of range",
-            super::duration::text(timeout)
-        );
-        return Err(usage(message, "use a value between 1ms and 4500ms"));
-    }
-    if let Some(longest) = flags.serve_stale
-        && (longest.is_zero() || longest > LONGEST_STALE)
-    {
-        let message = format!(
-            "--serve-stale {} is out of range",
-            super::duration::text(longest)
-        );
-        return Err(usage(message, "use a value between 1ms and 10080m"));
-    }
-    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
-    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
-        let message = "--upstream-ca needs an encrypted upstream";
-        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
-        return Err(usage(message, hint));
-    }
+    let tls = tls(&flags)?;
+    let token_keys = token_keys(&flags)?;
+    check_values(&flags)?;
     // Every field by name: a flag that is not used fails the build.
     let Serve {
         dns_listen,
@@ -78,6 +54,9 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         prefetch,
         fanout,
         auth,
+        pod_namespace,
+        token_keys: _,
+        token_issuer: _,
         tls_cert: _,
         tls_key: _,
         tls_ca: _,
@@ -101,7 +80,7 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         serve_stale,
         prefetch,
     };
-    Ok(Config {
+    let config = Config {
         dns_listen,
         grpc_listen,
         admin_listen,
@@ -109,8 +88,72 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         source,
         answer_services,
         auth,
+        pod_namespace,
+        token_keys,
+        tls,
+        audit: AuditLog::Stdout,
         log_format,
-    })
+    };
+    config.check()?;
+    Ok(config)
+}
+
+/// Refuses values that make no sense by themselves.
+fn check_values(flags: &Serve) -> Result<()> {
+    if let Some(timeout) = flags.timeout
+        && (timeout.is_zero() || timeout > LONGEST_TIMEOUT)
+    {
+        let message = format!(
+            "--timeout {} is out of range",
+            super::duration::text(timeout)
+        );
+        return Err(usage(message, "use a value between 1ms and 4500ms"));
+    }
+    if let Some(longest) = flags.serve_stale
+        && (longest.is_zero() || longest > LONGEST_STALE)
+    {
+        let message = format!(
+            "--serve-stale {} is out of range",
+            super::duration::text(longest)
+        );
+        return Err(usage(message, "use a value between 1ms and 10080m"));
+    }
+    let encrypted = |spec: &UpstreamSpec| spec.protocol != Protocol::Do53;
+    if !flags.upstream_ca.is_empty() && !flags.upstream.iter().any(encrypted) {
+        let message = "--upstream-ca needs an encrypted upstream";
+        let hint = "add --upstream tls://ADDRESS#NAME or https://ADDRESS#NAME";
+        return Err(usage(message, hint));
+    }
+    Ok(())
+}
+
+fn tls(flags: &Serve) -> Result<Option<TlsFiles>> {
+    match (&flags.tls_cert, &flags.tls_key, &flags.tls_ca) {
+        (None, None, None) => Ok(None),
+        (Some(cert), Some(key), Some(ca)) => Ok(Some(TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+            ca: ca.clone(),
+        })),
+        _ => Err(usage(
+            "mutual TLS needs --tls-cert, --tls-key and --tls-ca",
+            "give all three; `kubebridge certs` makes them",
+        )),
+    }
+}
+
+fn token_keys(flags: &Serve) -> Result<Option<KeyFile>> {
+    match (&flags.token_keys, &flags.token_issuer) {
+        (None, None) => Ok(None),
+        (Some(path), Some(issuer)) if !issuer.is_empty() => Ok(Some(KeyFile {
+            path: path.clone(),
+            issuer: issuer.clone(),
+        })),
+        _ => Err(usage(
+            "--token-keys and --token-issuer need each other",
+            "kubectl get --raw /openid/v1/jwks has the keys, /.well-known/openid-configuration the issuer",
+        )),
+    }
 }
 
 /// The default file is used where it exists; a named one has to exist, which is seen at start.
@@ -156,12 +199,7 @@ fn source(flags: &Serve) -> Result<Source> {
 }
 
 fn refuse_not_built(flags: &Serve) -> Result<()> {
-    let given = [
-        ("--tls-cert", flags.tls_cert.is_some()),
-        ("--tls-key", flags.tls_key.is_some()),
-        ("--tls-ca", flags.tls_ca.is_some()),
-        ("--egress", flags.egress.is_some()),
-    ];
+    let given = [("--egress", flags.egress.is_some())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),
         None => Ok(()),

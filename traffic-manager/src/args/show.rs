@@ -6,7 +6,9 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::duration;
+use crate::access::key_file::KeyFile;
 use crate::config::{Config, Namespaces, Source};
+use crate::tls::TlsFiles;
 
 /// Writes a configuration, one key a line.
 pub(super) fn text(config: &Config) -> String {
@@ -57,6 +59,18 @@ pub(super) fn text(config: &Config) -> String {
         lines.raw("prefetch", "true");
     }
     lines.word("auth", &config.auth);
+    if let Some(namespace) = &config.pod_namespace {
+        lines.one("pod-namespace", namespace);
+    }
+    if let Some(KeyFile { path, issuer }) = &config.token_keys {
+        lines.one("token-keys", path.display());
+        lines.one("token-issuer", issuer);
+    }
+    if let Some(TlsFiles { cert, key, ca }) = &config.tls {
+        lines.one("tls-cert", cert.display());
+        lines.one("tls-key", key.display());
+        lines.one("tls-ca", ca.display());
+    }
     lines.word("log-format", &config.log_format);
     lines.0
 }

@@ -170,7 +170,7 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
     ),
     (
         &["serve", "--grpc-listen=0.0.0.0:7080"],
-        "error: --grpc-listen 0.0.0.0:7080 is not on loopback\nhint: a network listener needs TLS",
+        "error: --grpc-listen 0.0.0.0:7080 is not on loopback\nhint: a network listener needs --tls-cert",
     ),
     (
         &["serve", "--grpc-listen=[::]:7080"],
@@ -178,13 +178,8 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
     ),
     (
         &["serve", "--tls-cert=c"],
-        "error: --tls-cert is not built yet",
+        "error: mutual TLS needs --tls-cert, --tls-key and --tls-ca\nhint: give all three",
     ),
-    (
-        &["serve", "--tls-key=c"],
-        "error: --tls-key is not built yet",
-    ),
-    (&["serve", "--tls-ca=c"], "error: --tls-ca is not built yet"),
     (
         &["serve", "--egress=all"],
         "error: --egress is not built yet",
@@ -376,6 +371,12 @@ fn what_check_config_prints_is_a_configuration_file() {
         "--serve-stale=60m",
         "--prefetch",
         "--auth=port-forward",
+        "--pod-namespace=shop",
+        "--token-keys=keys.json",
+        "--token-issuer=https://issuer.example",
+        "--tls-cert=c.crt",
+        "--tls-key=c.key",
+        "--tls-ca=ca.crt",
     ];
     let Invocation::Print(first) = parsed(&arguments).unwrap() else {
         panic!("nothing printed")
@@ -390,26 +391,86 @@ fn what_check_config_prints_is_a_configuration_file() {
 }
 
 #[test]
-fn several_namespaces_behind_a_port_forward_are_worth_a_warning() {
-    let warns = |arguments: &[&str]| serve(arguments).shares_namespaces();
-    assert!(warns(&["--auth=port-forward", "--services=f"]));
-    assert!(warns(&[
-        "--auth=port-forward",
-        "--kubernetes",
-        "--all-namespaces"
-    ]));
-    assert!(warns(&[
-        "--auth=port-forward",
-        "--kubernetes",
-        "--namespace=a,b"
-    ]));
-    assert!(!warns(&[
-        "--auth=port-forward",
-        "--kubernetes",
-        "--namespace=a"
-    ]));
-    assert!(!warns(&["--auth=port-forward", "--kubernetes"]));
-    assert!(!warns(&["--kubernetes", "--all-namespaces"]));
+fn r5_port_forward_auth_is_for_one_namespace_the_managers_own() {
+    let auth = "--auth=port-forward";
+    for (arguments, refused) in [
+        (vec![auth, "--kubernetes"], None),
+        (vec![auth, "--kubernetes", "--namespace=a"], None),
+        (vec![auth, "--services=f", "--namespace=a"], None),
+        (
+            vec![auth, "--kubernetes", "--namespace=a", "--pod-namespace=a"],
+            None,
+        ),
+        (vec![auth, "--pod-namespace=a"], None),
+        (vec!["--kubernetes", "--all-namespaces"], None),
+        (vec![auth, "--services=f"], Some("not several")),
+        (
+            vec![auth, "--services=f", "--all-namespaces"],
+            Some("not several"),
+        ),
+        (
+            vec![auth, "--kubernetes", "--all-namespaces"],
+            Some("not several"),
+        ),
+        (
+            vec![auth, "--kubernetes", "--namespace=a,b"],
+            Some("not several"),
+        ),
+        (
+            vec![auth, "--kubernetes", "--namespace=a", "--pod-namespace=b"],
+            Some("own namespace b, not a"),
+        ),
+        (vec![auth], Some("none is known")),
+    ] {
+        let parsed = parsed(&[&["serve"], arguments.as_slice()].concat());
+        match (parsed, refused) {
+            (Ok(_), None) => {}
+            (Err(error), Some(reason)) => {
+                let (text, code) = report(&error);
+                assert!(text.contains(reason), "{arguments:?}: {text}");
+                assert!(text.contains("\nhint: "), "{text}");
+                assert_eq!(code, 64, "{text}");
+            }
+            (parsed, _) => panic!("{arguments:?}: {parsed:?}"),
+        }
+    }
+}
+
+#[test]
+fn grpc_on_a_network_needs_mutual_tls_and_tokens() {
+    let tls = ["--tls-cert=c", "--tls-key=k", "--tls-ca=a"];
+    let network = "--grpc-listen=[::]:7080";
+    for (arguments, refused) in [
+        (vec![network, tls[0], tls[1], tls[2]], None),
+        (vec![tls[0], tls[1], tls[2]], None),
+        (vec![network], Some("is not on loopback")),
+        (vec![network, tls[0], tls[1]], Some("--tls-ca")),
+        (vec![tls[2]], Some("--tls-cert")),
+        (
+            vec![
+                network,
+                tls[0],
+                tls[1],
+                tls[2],
+                "--auth=port-forward",
+                "--pod-namespace=a",
+            ],
+            Some("for gRPC on loopback"),
+        ),
+        (vec!["--token-keys=f"], Some("need each other")),
+        (vec!["--token-issuer=https://x"], Some("need each other")),
+    ] {
+        let parsed = parsed(&[&["serve"], arguments.as_slice()].concat());
+        match (parsed, refused) {
+            (Ok(_), None) => {}
+            (Err(error), Some(reason)) => {
+                let (text, code) = report(&error);
+                assert!(text.contains(reason), "{arguments:?}: {text}");
+                assert_eq!(code, 64, "{text}");
+            }
+            (parsed, _) => panic!("{arguments:?}: {parsed:?}"),
+        }
+    }
 }
 
 /// The table of flags in the documentation, made of what `--help` says.

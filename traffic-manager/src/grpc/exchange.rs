@@ -1,7 +1,5 @@
 //! `ExchangeDns`: DNS messages of a session, answered side by side and matched by tag.
 
-use std::sync::Arc;
-
 use futures::{Stream, StreamExt, stream};
 use kubebridge_dns::resolver::Asker;
 use kubebridge_proto::v1;
@@ -11,7 +9,7 @@ use tokio::task::JoinSet;
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use super::Service;
+use super::{Service, denied, expired, expiry};
 use crate::metrics::Way;
 use crate::sessions::Lease;
 
@@ -60,6 +58,8 @@ impl Exchange {
             }
             tokio::select! {
                 biased;
+                // Nothing more is told to whom the right was taken away.
+                () = expiry(self.session.as_mut()) => return Some(Err(expired())),
                 Some(answer) = self.answers.join_next() => match answer {
                     Ok(answer) => return Some(Ok(answer)),
                     Err(error) => return Some(Err(Status::internal(error.to_string()))),
@@ -92,12 +92,19 @@ impl Exchange {
                 .insert(self.service.session(&request.session_id)?.lease()),
         };
         let asker = Asker::new(session.view());
-        let resolver = Arc::clone(&self.service.resolver);
-        let metrics = Arc::clone(&self.service.metrics);
+        let (service, session) = (self.service.clone(), session.session());
         self.answers.spawn(async move {
-            let query = metrics.query(Way::Grpc);
-            let reply = resolver.answer(&request.query, &asker).await;
+            let query = service.metrics.query(Way::Grpc);
+            let reply = service.resolver.answer(&request.query, &asker).await;
             query.answered(reply.as_deref());
+            let call = (&service, "ExchangeDns");
+            denied::tell(
+                call,
+                &session,
+                &request.query,
+                reply.as_deref(),
+                &asker.view,
+            );
             let outcome = match reply {
                 Some(reply) => Outcome::Reply(reply),
                 None => Outcome::Failure(v1::DnsFailure {

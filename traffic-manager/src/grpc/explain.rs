@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use self::allowance::Allowances;
-use super::{Service, invalid};
+use super::{Service, denied, invalid};
 use crate::metrics::Way;
 
 mod allowance;
@@ -70,6 +70,14 @@ pub(super) async fn explain(
     let explained = service.resolver.explain(&request.query, &asker, cache_use);
     let (reply, trace) = explained.await;
     counted.answered(reply.as_deref());
+    let call = (service, "Explain");
+    denied::tell(
+        call,
+        &session,
+        &request.query,
+        reply.as_deref(),
+        &asker.view,
+    );
     let reply = reply.ok_or_else(|| Status::invalid_argument("query is not a DNS query"))?;
     Ok(explanation(reply, &trace).into())
 }

@@ -10,9 +10,10 @@ use tonic::Status;
 use tracing::{debug, info};
 
 use super::exchange::MAX_IN_FLIGHT;
-use super::{Service, invalid, unknown_session};
-use crate::config::Auth;
-use crate::sessions::{IDLE, MAX_NAMESPACES, Refused, Session};
+use super::{Service, invalid, refused};
+use crate::access::{Admission, Denied};
+use crate::sessions::{IDLE, MAX_NAMESPACES, Session};
+use crate::tls::Peer;
 
 /// Our own version, told to clients.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -20,24 +21,38 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 // A page must not outgrow what a client takes in one message; see `PAGE_ROUTES`.
 const _: () = assert!(PAGE_ROUTES <= 500);
 
-pub(super) fn open(
+pub(super) async fn open(
     service: &Service,
+    peer: Option<Peer>,
     wire: v1::OpenSessionRequest,
 ) -> Result<v1::OpenSessionResponse, Status> {
     let request = SessionRequest::try_from(wire).map_err(|error| invalid(&error))?;
-    match service.auth {
-        Auth::PortForward => {}
-        Auth::Token => {
-            let message = "tokens are not built yet; \
-                 hint: start the traffic-manager with `--auth port-forward`";
-            return Err(Status::unauthenticated(message));
-        }
+    if request.namespaces.len() > MAX_NAMESPACES {
+        // Before a token of them is looked at.
+        let found = request.namespaces.len();
+        let message = format!("{found} namespaces, at most {MAX_NAMESPACES}");
+        return Err(Status::invalid_argument(message));
     }
+    let admission = match service.gate.admit(&request).await {
+        Ok(admission) => Admission {
+            certificate: peer.map(|peer| peer.certificate),
+            ..admission
+        },
+        Err(Denied {
+            reason,
+            namespace,
+            message,
+        }) => {
+            debug!(reason = reason.word(), "session denied");
+            service.audit.session_denied(reason, namespace.as_deref());
+            return Err(reason.status(message));
+        }
+    };
     let renewed = request.id.is_some();
     let client_version = request.client_version.clone();
     let session = service
         .sessions
-        .open(request, Instant::now())
+        .open(request, admission, Instant::now())
         .map_err(refused)?;
     info!(
         sessions = service.sessions.count(),
@@ -66,14 +81,6 @@ fn describe(service: &Service, session: &Session) -> SessionInfo {
         fleet_defaults: BTreeMap::new(),
         minimum_client_version: None,
         recommended_client_version: None,
-        expires_in: None,
-    }
-}
-
-fn refused(refused: Refused) -> Status {
-    match refused {
-        Refused::Unknown => unknown_session(),
-        Refused::Full => Status::resource_exhausted("too many sessions: try again later"),
-        Refused::Invalid(reason) => Status::invalid_argument(reason),
+        expires_in: session.expires_in(Instant::now()),
     }
 }

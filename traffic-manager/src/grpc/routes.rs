@@ -18,7 +18,7 @@ use tonic::{Status, Streaming};
 use tracing::debug;
 
 use self::subscription::Subscription;
-use super::{Service, invalid};
+use super::{Service, expired, invalid};
 use crate::metrics::RouteCounts;
 use crate::sessions::{Grant, Lease, MAX_NAMESPACES};
 
@@ -87,7 +87,11 @@ impl Drop for Open {
 impl Routes {
     async fn next(&mut self) -> Option<Frame> {
         loop {
-            if let Some(update) = self.ready(Instant::now()) {
+            let now = Instant::now();
+            if self.is_expired(now) {
+                return Some(Err(expired()));
+            }
+            if let Some(update) = self.ready(now) {
                 self.open.counts.sent(&update);
                 return Some(Ok(update.into()));
             }
@@ -107,10 +111,18 @@ impl Routes {
                     None if self.session.is_some() => self.requests = None,
                     None => return None,
                 },
-                () = granted(&mut self.session) => self.drop_ungranted(),
+                event = of_session(&mut self.session) => match event {
+                    Event::Granted => self.drop_ungranted(),
+                    Event::Expired => return Some(Err(expired())),
+                },
                 () = changed(&mut self.wanted) => {}
             }
         }
+    }
+
+    fn is_expired(&self, now: Instant) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|(lease, _)| lease.is_expired(now))
     }
 
     /// Returns the next frame that can be sent now, taking the namespaces in turn.
@@ -151,6 +163,11 @@ impl Routes {
         let granted = self.granted();
         if let Some(other) = names.iter().find(|name| !granted.contains(*name)) {
             let message = format!("namespace {other:?} is not granted to the session");
+            if let Some((session, _)) = &self.session {
+                let call = "WatchNamespaceRoutes";
+                let audit = &self.service.audit;
+                audit.call_denied(session.id(), call, Some(other), None);
+            }
             return Err(Status::permission_denied(message));
         }
         let keep: BTreeSet<String> = names.into_iter().collect();
@@ -193,14 +210,22 @@ async fn next_request(
     }
 }
 
-/// Waits until the session's grant changes.
-async fn granted(session: &mut Option<(Lease, watch::Receiver<Arc<Grant>>)>) {
-    let changed = match session {
-        Some((_, grant)) => grant.changed().await.is_ok(),
-        None => false,
+/// What becomes of a stream's session.
+enum Event {
+    /// It may see other namespaces.
+    Granted,
+    /// Its tokens have expired.
+    Expired,
+}
+
+async fn of_session(session: &mut Option<(Lease, watch::Receiver<Arc<Grant>>)>) -> Event {
+    let Some((lease, grant)) = session else {
+        return std::future::pending().await;
     };
-    if !changed {
-        std::future::pending::<()>().await;
+    tokio::select! {
+        () = lease.expired() => Event::Expired,
+        // The session, which the lease keeps, holds the sender.
+        _ = grant.changed() => Event::Granted,
     }
 }
 

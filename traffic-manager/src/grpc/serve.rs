@@ -1,16 +1,21 @@
 //! The gRPC server on its listener: limits, keepalive, health, graceful end.
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::Stream;
 use kubebridge_proto::v1::traffic_manager_server::TrafficManagerServer;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tonic::transport::Server;
+use tonic::transport::server::Connected;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
 use super::Service;
 use crate::limit::Limited;
 use crate::sessions::MAX_SESSIONS;
+use crate::tls::{Current, secure};
 
 /// The largest message a client may send: a DNS message of 65,535 octets and its envelope.
 const MAX_REQUEST: usize = 128 * 1024;
@@ -30,11 +35,44 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// Serves until the service's shutdown, then until the open calls have ended.
+/// Serves a listener until the service's shutdown, then until the open calls have ended.
 ///
 /// # Errors
 /// When the server cannot go on.
-pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
+pub async fn serve(listener: TcpListener, tls: Option<Current>, service: Service) -> Result<()> {
+    let reflection = if listener.local_addr()?.ip().is_loopback() {
+        Reflection::On
+    } else {
+        Reflection::Off
+    };
+    let listener = Limited::new(listener, MAX_CONNECTIONS);
+    match tls {
+        None => serve_on(listener.connections(), reflection, service).await,
+        Some(current) => serve_on(secure(listener, current), reflection, service).await,
+    }
+}
+
+/// Whether the service describes itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reflection {
+    /// To whoever asks.
+    On,
+    /// Not at all.
+    Off,
+}
+
+/// Serves connections as they come, until the service's shutdown.
+///
+/// # Errors
+/// When the server cannot go on.
+pub async fn serve_on<C>(
+    incoming: impl Stream<Item = io::Result<C>>,
+    reflection: Reflection,
+    service: Service,
+) -> Result<()>
+where
+    C: AsyncRead + AsyncWrite + Connected + Send + Unpin + 'static,
+{
     let shutdown = service.shutdown.clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<TrafficManagerServer<Service>>().await;
@@ -44,11 +82,10 @@ pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
             .set_not_serving::<TrafficManagerServer<Service>>()
             .await;
     };
-    let reflection = match listener.local_addr()?.ip().is_loopback() {
-        true => Some(reflection()?),
-        false => None,
+    let reflection = match reflection {
+        Reflection::On => Some(described()?),
+        Reflection::Off => None,
     };
-    let incoming = Limited::new(listener, MAX_CONNECTIONS).connections();
     Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -65,7 +102,7 @@ pub async fn serve(listener: TcpListener, service: Service) -> Result<()> {
 
 /// Makes the service that describes the contract, for `grpcurl` and the like. Only where nobody
 /// but people on this machine, or behind its port-forward, can ask.
-fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>> {
+fn described() -> Result<ServerReflectionServer<impl ServerReflection>> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(kubebridge_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)

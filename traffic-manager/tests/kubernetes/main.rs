@@ -29,7 +29,7 @@ async fn w5_a_right_granted_later_takes_effect_without_reconnect_and_others_go_o
     world.api.apply("default", "a", "10.96.0.1");
     world.api.apply("shop", "b", "10.96.0.2");
     world.api.allow("list", "shop", false);
-    let manager = Manager::start(&world.kubeconfig(), &["--namespace=default,shop"]);
+    let manager = Manager::start(&world, &["--namespace=default,shop"]);
     let mut routes = manager.routes(&["default", "shop"]).await;
     let forbidden = NamespaceState::Forbidden {
         verb: "list".to_owned(),
@@ -54,7 +54,7 @@ async fn w5_a_right_granted_later_takes_effect_without_reconnect_and_others_go_o
 async fn w5_a_right_withdrawn_is_told_within_thirty_seconds_and_the_routes_stay() {
     let world = World::start();
     world.api.apply("default", "a", "10.96.0.1");
-    let manager = Manager::start(&world.kubeconfig(), &["--namespace=default"]);
+    let manager = Manager::start(&world, &["--namespace=default"]);
     let mut routes = manager.routes(&["default"]).await;
     soon(routes.until(|tables| {
         tables
@@ -83,7 +83,7 @@ async fn w6_after_410_gone_no_removal_of_what_still_exists_is_told() {
             .api
             .apply("default", &format!("s{number}"), "10.96.0.1");
     }
-    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let manager = Manager::start(&world, &[]);
     let mut routes = manager.routes(&["default"]).await;
     soon(routes.until(|tables| {
         tables
@@ -113,7 +113,7 @@ async fn w6_after_410_gone_no_removal_of_what_still_exists_is_told() {
 async fn w14_an_api_server_away_at_start_and_later_is_said_and_survived() {
     let mut world = World::away("http");
     world.api.apply("default", "a", "10.96.0.1");
-    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let manager = Manager::start(&world, &[]);
     let line = manager.line_with("watch failed");
     assert!(line.contains("Connection refused"), "{line}");
     let reason =
@@ -149,7 +149,7 @@ async fn w14_a_rotated_token_is_read_again_when_the_old_one_is_refused() {
     let mut world = World::start();
     world.api.set_token("first");
     world.api.apply("default", "a", "10.96.0.1");
-    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let manager = Manager::start(&world, &[]);
     soon(manager.until("/readyz", "HTTP/1.1 200")).await;
     std::fs::write(world.path("token"), "second").unwrap();
     world.api.set_token("second");
@@ -164,7 +164,7 @@ async fn w14_a_server_under_a_new_authority_is_found_again() {
     let mut world = World::away("https");
     world.come_with_new_authority();
     world.api.apply("default", "a", "10.96.0.1");
-    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let manager = Manager::start(&world, &[]);
     soon(manager.until("/readyz", "HTTP/1.1 200")).await;
     world.go().await;
     world.api.apply("default", "a", "10.96.0.2");
@@ -176,7 +176,7 @@ async fn w14_a_server_under_a_new_authority_is_found_again() {
 #[tokio::test]
 async fn w15_ten_thousand_services_are_listed_in_pages_and_kept_small() {
     let world = World::start();
-    let manager = Manager::start(&world.kubeconfig(), &["--namespace=default,empty"]);
+    let manager = Manager::start(&world, &["--namespace=default,empty"]);
     soon(manager.until("/readyz", "HTTP/1.1 200")).await;
     let before = manager.rss();
     for number in 0..10_000 {
@@ -209,7 +209,7 @@ async fn w10_a_subscriber_keeps_little_after_its_snapshot() {
         let name = format!("service-{number}");
         world.api.apply("default", &name, "10.96.0.1");
     }
-    let manager = Manager::start(&world.kubeconfig(), &[]);
+    let manager = Manager::start(&world, &[]);
     soon(manager.until("/metrics", "kubebridge_routes{state=\"synced\"} 1000\n")).await;
     // The first ones take what start-up left free.
     let mut client = manager.connect().await;
@@ -220,7 +220,7 @@ async fn w10_a_subscriber_keeps_little_after_its_snapshot() {
             client = manager.connect().await;
             before = manager.rss();
         }
-        let mut routes = Routes::open(client.clone(), &["default"]).await;
+        let mut routes = Routes::open(client.clone(), manager.api.issuer(), &["default"]).await;
         soon(routes.until(|tables| {
             tables
                 .get("default")

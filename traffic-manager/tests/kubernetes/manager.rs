@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -17,28 +16,35 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tonic::Streaming;
 use tonic::transport::Channel;
+use traffic_manager::test_util::ApiServer;
+use traffic_manager::test_util::issuer::Issuer;
+
+use super::server::World;
 
 /// A running manager; killed when dropped.
 pub(super) struct Manager {
     child: Child,
     log: Receiver<String>,
+    /// Who makes the tokens of its sessions.
+    pub(super) api: ApiServer,
     pub(super) dns: SocketAddr,
     pub(super) grpc: SocketAddr,
     pub(super) admin: SocketAddr,
 }
 
 impl Manager {
-    pub(super) fn start(kubeconfig: &Path, more: &[&str]) -> Self {
+    pub(super) fn start(world: &World, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_traffic-manager"))
             .env_clear()
-            .env("KUBECONFIG", kubeconfig)
-            .args(["serve", "--kubernetes", "--auth=port-forward"])
+            .env("KUBECONFIG", world.kubeconfig())
+            .args(["serve", "--kubernetes"])
             .args(["--dns-listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0"])
             .args([
                 "--admin-listen=127.0.0.1:0",
                 "--search=default.svc.cluster.local",
             ])
             .args(more)
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -58,6 +64,7 @@ impl Manager {
         Self {
             child,
             log,
+            api: world.api.clone(),
             dns,
             grpc,
             admin,
@@ -123,7 +130,7 @@ impl Manager {
     }
 
     pub(super) async fn routes(&self, namespaces: &[&str]) -> Routes {
-        Routes::open(self.connect().await, namespaces).await
+        Routes::open(self.connect().await, self.api.issuer(), namespaces).await
     }
 }
 
@@ -163,12 +170,14 @@ impl Routes {
     /// Follows namespaces over a connection that may carry more streams.
     pub(super) async fn open(
         mut client: TrafficManagerClient<Channel>,
+        issuer: &Issuer,
         namespaces: &[&str],
     ) -> Self {
         let names = || namespaces.iter().map(|name| (*name).to_owned());
         let request = v1::OpenSessionRequest {
             client_version: "0.1.0".to_owned(),
             namespaces: names().collect(),
+            tokens: issuer.tokens(namespaces),
             ..Default::default()
         };
         let session_id = client

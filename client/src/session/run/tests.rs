@@ -10,7 +10,9 @@ use kubebridge_proto::routes::{NamespaceState, RouteUpdate};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::access::TokenFiles;
 use crate::cli::{DnsChoice, HostsForm, Progress};
+use crate::connect::Target;
 use crate::probe::{Finding, ask};
 use crate::status::client::sessions;
 use crate::test_util::cluster_ip;
@@ -33,6 +35,13 @@ fn cluster_answer(query: &[u8]) -> Vec<u8> {
     Answer::address("kubernetes.default.svc.cluster.local", [10, 96, 0, 1]).reply_to(query)
 }
 
+fn at(address: SocketAddr) -> Target {
+    Target::Address {
+        address: address.into(),
+        tls: None,
+    }
+}
+
 impl World {
     async fn new(change: impl FnOnce(&mut FakeOs, &mut Config)) -> Self {
         let script = Script::new(|query| Some(cluster_answer(query)));
@@ -40,13 +49,14 @@ impl World {
         let originals = LoopbackServer::saying(Answer::nxdomain(".")).await;
         let mut os = FakeOs::new(vec![originals.address()]);
         let mut config = Config {
-            manager: manager.address,
+            target: at(manager.address),
             namespaces: vec!["default".to_owned()],
             domains: Vec::new(),
             dns: DnsChoice::Auto,
             hosts: HostsForm::Namespaced,
             probe: None,
             tun_cidr: None,
+            token_files: TokenFiles::default(),
             output: Output::Text,
         };
         change(&mut os, &mut config);
@@ -343,7 +353,8 @@ async fn disconnect_returns_when_everything_is_undone() {
 
 #[tokio::test]
 async fn an_unreachable_manager_exits_69_and_leaves_nothing() {
-    let mut world = World::new(|_, config| config.manager = "127.0.0.1:1".parse().unwrap()).await;
+    let mut world =
+        World::new(|_, config| config.target = at("127.0.0.1:1".parse().unwrap())).await;
 
     let failure = world.start_without_routes().await.unwrap().unwrap_err();
 

@@ -1,14 +1,19 @@
 //! Reaching the manager and opening a session with it.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use kubebridge_dns::name::{Name, RecordType};
+use kubebridge_proto::token::Reason;
 use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::missing;
-use crate::control::{self, Control};
+use crate::cluster::{self, Problem};
+use crate::control::way::Reach;
+use crate::control::{self, Control, OpenError};
 use crate::failure::{Exit, Failure};
+use crate::originals::Originals;
+use crate::probe::Finding;
 use crate::routes::RouteTable;
 use crate::session::Health;
 use crate::session::os::Os;
@@ -19,23 +24,48 @@ use crate::skew;
 const ROUTES_WAIT: Duration = Duration::from_secs(2);
 
 pub(in crate::session) async fn dial<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let manager = parts.config.manager;
-    let channel = control::dial(manager)
+    let found = parts
+        .found
+        .as_ref()
+        .ok_or_else(|| missing("system's DNS"))?;
+    let (reach, cluster) = parts.config.reach(&found.originals).await?;
+    let mut version = String::new();
+    if let Some(cluster) = cluster {
+        let authorisation = cluster.authorisation();
+        parts
+            .board
+            .note(|facts| facts.authorisation = Some(authorisation));
+        if parts.config.probe.is_none() {
+            parts.config.probe = outside_name(&cluster, &found.originals).await;
+        }
+        // The first request waits as long as an exec plugin may take; the dial would not.
+        version = format!(", Kubernetes {}", cluster.version().await?);
+    }
+    let channel = control::dial(&reach)
         .await
-        .map_err(|error| unreachable(manager, error))?;
+        .map_err(|error| unreachable(&reach, error))?;
+    let detail = format!("{}{version}", reach.way);
     parts.channel = Some(channel);
-    Ok(manager.to_string())
+    parts.reach = Some(reach);
+    Ok(detail)
+}
+
+/// The API server's name has to go on resolving, where it does.
+async fn outside_name(cluster: &cluster::Cluster, originals: &Originals) -> Option<Name> {
+    let name = cluster.host()?;
+    let found = originals.find(&name, RecordType::A).await;
+    matches!(found, Ok(Finding::Addresses(_))).then_some(name)
 }
 
 pub(in crate::session) async fn open_session<O: Os>(
     parts: &mut Parts<'_, O>,
 ) -> Result<String, Failure> {
-    let manager = parts.config.manager;
     let channel = parts.channel.clone().ok_or_else(|| missing("channel"))?;
+    let reach = parts.reach.clone().ok_or_else(|| missing("way"))?;
     let request = parts.request();
-    let session = control::open_session(channel.clone(), &request)
+    let session = control::open_session(&reach, channel.clone(), &request)
         .await
-        .map_err(|status| refused(manager, &status))?;
+        .map_err(|error| not_opened(&reach, error))?;
     skew::check(&session).map_err(|error| {
         Failure::new(Exit::Other, error)
             .with_hint("upgrade kubebridge, or connect to a manager of this version")
@@ -44,7 +74,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         parts.warn_once(warning);
     }
     let control = Control::start(
-        manager,
+        reach,
         channel,
         request,
         session.clone(),
@@ -68,7 +98,8 @@ pub(in crate::session) async fn open_session<O: Os>(
         facts.routes = Some(control.routes());
     });
     let detail = format!(
-        "cluster domain {}, namespaces {}, {services} services",
+        "version {}, cluster domain {}, namespaces {}, {services} services",
+        session.manager_version,
         session.cluster_domain,
         parts.config.namespaces.join(" ")
     );
@@ -82,28 +113,74 @@ pub(in crate::session) async fn open_session<O: Os>(
     Ok(detail)
 }
 
+fn not_opened(reach: &Reach, error: OpenError) -> Failure {
+    match error {
+        OpenError::Refused(status) => match (Reason::of(&status), reach.tokens.lacking()) {
+            (Some(Reason::TokenMissing), Some(lacking)) => no_token(lacking),
+            _ => refused(reach, &status),
+        },
+        OpenError::Tokens(error) => no_token(error),
+    }
+}
+
+/// What stands in the way of a token is told as it is where it is known.
+fn no_token(error: anyhow::Error) -> Failure {
+    match error.downcast::<Problem>() {
+        Ok(problem) => problem.into(),
+        Err(error) => Failure::new(Exit::Privilege, error)
+            .context("cannot get a token for each namespace")
+            .with_hint("kubectl -n NAMESPACE create token kubebridge-access --audience kubebridge"),
+    }
+}
+
 /// What the manager says to a request it understood is no matter of reaching it.
-fn refused(manager: SocketAddr, status: &Status) -> Failure {
-    let said = anyhow::anyhow!("{}: {}", status.code(), status.message());
-    let (exit, hint) = match status.code() {
-        Code::InvalidArgument => (Exit::Usage, "correct the -n and --domain it names"),
-        Code::PermissionDenied | Code::Unauthenticated => (
+fn refused(reach: &Reach, status: &Status) -> Failure {
+    let said = anyhow::anyhow!("{}: {}", status.code(), words(status));
+    let (exit, hint) = match (Reason::of(status), status.code()) {
+        (Some(Reason::TokenMissing), _) => (
+            Exit::Privilege,
+            "each namespace needs a token of its ServiceAccount kubebridge-access: --token NAMESPACE=FILE",
+        ),
+        (Some(Reason::TokenExpired | Reason::TokenInvalid | Reason::KeyUnknown), _) => (
+            Exit::Privilege,
+            "kubectl -n NAMESPACE create token kubebridge-access --audience kubebridge",
+        ),
+        (_, Code::InvalidArgument) => (Exit::Usage, "correct the -n and --domain it names"),
+        (_, Code::PermissionDenied | Code::Unauthenticated) => (
             Exit::Privilege,
             "ask whoever runs the manager for the namespaces you may use",
         ),
-        Code::Unimplemented => (
+        (_, Code::Unimplemented) => (
             Exit::Other,
             "is that port a traffic-manager of a supported version?",
         ),
-        _ => return unreachable(manager, said),
+        _ => return unreachable(reach, said),
     };
     Failure::new(exit, said)
-        .context(format!("traffic-manager at {manager}"))
+        .context(format!("traffic-manager at {}", reach.way))
         .with_hint(hint)
 }
 
-fn unreachable(manager: SocketAddr, error: anyhow::Error) -> Failure {
+/// What a status says, with what lies under it: TLS tells there why a certificate was refused.
+fn words(status: &Status) -> String {
+    let mut words = status.message().to_owned();
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !words.ends_with(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = error.source();
+    }
+    words
+}
+
+fn unreachable(reach: &Reach, error: anyhow::Error) -> Failure {
+    let error = match error.downcast::<Problem>() {
+        Ok(problem) => return problem.into(),
+        Err(error) => error,
+    };
     Failure::new(Exit::Unreachable, error)
-        .context(format!("traffic-manager at {manager}"))
+        .context(format!("traffic-manager at {}", reach.way))
         .with_hint("is the port-forward running? kubectl -n kubebridge port-forward deploy/traffic-manager 7080:7080")
 }

@@ -1,6 +1,7 @@
 //! The golden files: what programs may rely on.
 
 use super::*;
+use crate::status::CredentialsReport;
 use crate::status::{
     ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
     RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TunnelReport,
@@ -56,6 +57,12 @@ fn session() -> StatusReport {
             round_trip_micros: None,
             down_millis: Some(12_000),
             reason: Some("2 echoes without a reply".to_owned()),
+        }),
+        credentials: Some(CredentialsReport {
+            user: "dev".to_owned(),
+            until: Some("2026-11-29T20:00:00Z".to_owned()),
+            trouble: Some("exec plugin login of user dev: ended with exit status: 1".to_owned()),
+            renew: "login --cluster lab".to_owned(),
         }),
         stale: StaleReport {
             serving: true,

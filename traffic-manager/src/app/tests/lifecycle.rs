@@ -96,9 +96,7 @@ async fn the_resolv_conf_is_read_again_when_it_changes() {
     std::fs::write(&path, "search a.svc.k8s.corp corp\noptions ndots:2\n").unwrap();
     let reading = async {
         loop {
-            let info = open(&mut world.client, Some(&before.id), &["shop"])
-                .await
-                .unwrap();
+            let info = world.try_open(Some(&before.id), &["shop"]).await.unwrap();
             if info.cluster_domain == "k8s.corp" {
                 return info;
             }

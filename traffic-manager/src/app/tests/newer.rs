@@ -70,7 +70,7 @@ async fn open_raw(world: &World, version: &str) -> v1::OpenSessionResponse {
 /// W16: fields only a newer client knows are passed over, wherever they stand.
 #[tokio::test]
 async fn a_newer_client_gets_its_routes_in_spite_of_fields_unknown_here() {
-    let world = World::start().await;
+    let world = World::start_of_one("default").await;
     let session = open_raw(&world, "0.2.0").await.session_id;
     let wanted = [unknown(), octets(1, b"default"), unknown()].concat();
     let request = [
@@ -102,7 +102,7 @@ async fn a_newer_client_gets_its_routes_in_spite_of_fields_unknown_here() {
 /// W16: the same for questions.
 #[tokio::test]
 async fn a_newer_client_is_answered_in_spite_of_fields_unknown_here() {
-    let world = World::start().await;
+    let world = World::start_of_one("default").await;
     let session = open_raw(&world, "0.2.0").await.session_id;
     let request = [
         octets(1, session.as_bytes()),
@@ -127,7 +127,7 @@ async fn a_newer_client_is_answered_in_spite_of_fields_unknown_here() {
 /// the difference.
 #[tokio::test]
 async fn older_and_newer_clients_get_a_session_and_the_managers_version() {
-    let world = World::start().await;
+    let world = World::start_of_one("default").await;
     for version in ["0.0.1", "0.1.0", "0.2.0-rc.1", "1.3.0"] {
         let answer = open_raw(&world, version).await;
         assert_eq!(answer.manager_version, env!("CARGO_PKG_VERSION"));

@@ -38,7 +38,10 @@ async fn a_subscribe_against_the_last_unsubscribe_is_never_left_without_changes(
     let index = Arc::new(Index::new(Served::All, 1));
     index.reset(&Scope::All, Vec::new(), Instant::now());
     let mut client = connect(serve_index(&index, &shutdown).await).await;
-    let session = open(&mut client, None, &["default"]).await.unwrap().id;
+    let session = open(&mut client, None, &["default"], Vec::new())
+        .await
+        .unwrap()
+        .id;
     let mut last = Routes::open(&mut client, &session, &[("default", 0)]).await;
     snapshot(&mut last).await;
     for round in 1..=ROUNDS {
@@ -79,7 +82,7 @@ async fn a_forbidden_namespace_is_a_state_and_the_others_go_on() {
     index.set_state(&scope("secret"), &forbidden);
     let mut client = connect(serve_index(&index, &shutdown).await).await;
     let both = ["default", "secret"];
-    let session = open(&mut client, None, &both).await.unwrap().id;
+    let session = open(&mut client, None, &both, Vec::new()).await.unwrap().id;
     let mut routes = Routes::open(&mut client, &session, &both.map(|name| (name, 0))).await;
     let (mut told, mut pages) = (None, 0);
     while told.is_none() || pages == 0 {

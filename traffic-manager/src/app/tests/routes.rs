@@ -8,6 +8,9 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 
 use super::*;
+use crate::access::Gate;
+use crate::access::audit::Audit;
+use crate::access::wall::Wall;
 use crate::kubernetes::index::{Scope, Served};
 
 /// What a client holds of one namespace, by the rules of the contract.
@@ -155,7 +158,8 @@ async fn one_stream_covers_several_namespaces_and_takes_more_without_reconnect()
     table
         .read_until(&mut routes, |table| table.revision != 0)
         .await;
-    open(&mut world.client, Some(&session), &["default", "shop"])
+    world
+        .try_open(Some(&session), &["default", "shop"])
         .await
         .unwrap();
     routes.want(&[("default", 0), ("shop", 0)]).await;
@@ -342,8 +346,13 @@ async fn after_another_manager_a_snapshot_takes_the_place_of_what_was_held() {
         .await;
 }
 
-/// A gRPC server over an index that the test feeds itself.
-pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> SocketAddr {
+/// The gRPC service over an index that the test feeds itself, and what its views follow.
+pub(super) fn service_over(
+    index: &Arc<Index>,
+    gate: Gate,
+    audit: Arc<Audit>,
+    shutdown: &CancellationToken,
+) -> (Service, watch::Sender<Arc<View>>) {
     let resolution = loopback(Source::None).resolution;
     let settings = Settings::load(&resolution).unwrap();
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
@@ -354,22 +363,34 @@ pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken
         Arc::new(NoLocalRecords),
     );
     let service = Service {
-        sessions: Arc::new(Sessions::new(plain.subscribe(), Arc::default())),
+        sessions: Arc::new(Sessions::new(
+            plain.subscribe(),
+            Arc::default(),
+            Arc::clone(&audit),
+        )),
         index: Arc::clone(index),
         observed: watch::Sender::default().subscribe(),
         ranges: watch::Sender::default().subscribe(),
         resolver,
         metrics: Arc::new(Metrics::new("0")),
+        gate,
+        audit,
         explains: Arc::default(),
-        auth: Auth::PortForward,
         shutdown: shutdown.clone(),
     };
+    (service, plain)
+}
+
+/// A gRPC server over an index that the test feeds itself.
+pub(super) async fn serve_index(index: &Arc<Index>, shutdown: &CancellationToken) -> SocketAddr {
+    let audit = Arc::new(Audit::new(None, Wall::System));
+    let (service, plain) = service_over(index, Gate::Demo, audit, shutdown);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         // The plain view lives as long as the server.
         let _plain = plain;
-        grpc::serve::serve(listener, service).await.unwrap();
+        grpc::serve::serve(listener, None, service).await.unwrap();
     });
     address
 }
@@ -402,7 +423,10 @@ async fn a_slow_subscriber_ends_with_the_right_table_and_few_frames() {
         .initial_stream_window_size(65_535)
         .initial_connection_window_size(65_535);
     let mut client = TrafficManagerClient::new(endpoint.connect().await.unwrap());
-    let session = open(&mut client, None, &["default"]).await.unwrap().id;
+    let session = open(&mut client, None, &["default"], Vec::new())
+        .await
+        .unwrap()
+        .id;
     let mut routes = Routes::open(&mut client, &session, &[("default", 0)]).await;
     let mut table = Table::default();
     table.apply(routes.next().await);
@@ -451,7 +475,7 @@ async fn a_namespace_that_is_not_listed_yet_delays_no_other() {
         now,
     );
     let mut client = connect(serve_index(&index, &shutdown).await).await;
-    let session = open(&mut client, None, &["default", "slow"])
+    let session = open(&mut client, None, &["default", "slow"], Vec::new())
         .await
         .unwrap()
         .id;

@@ -1,5 +1,6 @@
 //! Sessions, namespaces, echo and health over the wire.
 
+use kubebridge_proto::token::Reason;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -39,9 +40,7 @@ async fn a_bad_request_is_refused_with_the_value() {
             "namespaces is \"Shop\": an RFC 1123 label",
         ),
     ] {
-        let status = open(&mut world.client, None, &namespaces)
-            .await
-            .unwrap_err();
+        let status = world.try_open(None, &namespaces).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().starts_with(message), "{status}");
     }
@@ -54,19 +53,19 @@ async fn a_bad_request_is_refused_with_the_value() {
 }
 
 #[tokio::test]
-async fn without_port_forward_auth_sessions_are_refused_with_a_hint() {
-    let mut world = World::start_with(|config| config.auth = Auth::Token).await;
-    let status = open(&mut world.client, None, &["default"])
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), Code::Unauthenticated);
-    assert!(status.message().contains("--auth port-forward"), "{status}");
+async fn without_keys_sessions_are_refused_with_the_reason() {
+    let mut world = World::start_with(|config| config.token_keys = None).await;
+    let status = world.try_open(None, &["default"]).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(Reason::of(&status), Some(Reason::KeyUnknown));
+    assert!(status.message().contains("--token-keys"), "{status}");
 }
 
 #[tokio::test]
 async fn an_unknown_session_is_sent_back_to_open_one() {
     let mut world = World::start().await;
-    let renewal = open(&mut world.client, Some("nope"), &["default"])
+    let renewal = world
+        .try_open(Some("nope"), &["default"])
         .await
         .unwrap_err();
     assert_eq!(renewal.code(), Code::FailedPrecondition);
@@ -80,8 +79,8 @@ async fn an_unknown_session_is_sent_back_to_open_one() {
 }
 
 #[tokio::test]
-async fn namespaces_follow_the_file() {
-    let mut world = World::start().await;
+async fn namespaces_follow_the_file_where_all_may_be_asked_for() {
+    let mut world = World::start_with(|config| config.auth = Auth::Demo).await;
     let session_id = world.open(&["default"]).await.id;
     let request = v1::WatchNamespacesRequest { session_id };
     let mut names = world
@@ -98,6 +97,26 @@ async fn namespaces_follow_the_file() {
     );
     let second = names.message().await.unwrap().unwrap();
     assert_eq!(second.namespaces, ["other"]);
+}
+
+#[tokio::test]
+async fn r2_a_session_is_told_its_own_namespaces_alone() {
+    let mut world = World::start().await;
+    let session_id = world.open(&["default"]).await.id;
+    let request = v1::WatchNamespacesRequest {
+        session_id: session_id.clone(),
+    };
+    let names = world.client.watch_namespaces(request).await.unwrap();
+    let mut names = names.into_inner();
+    let first = names.message().await.unwrap().unwrap();
+    assert_eq!(
+        (first.namespaces, first.observed),
+        (vec!["default".to_owned()], false)
+    );
+    let both = ["shop", "default"];
+    world.try_open(Some(&session_id), &both).await.unwrap();
+    let second = names.message().await.unwrap().unwrap();
+    assert_eq!(second.namespaces, ["default", "shop"]);
 }
 
 #[tokio::test]
@@ -181,22 +200,4 @@ async fn reflection_lists_and_describes_the_service_on_loopback() {
     };
     let contract = String::from_utf8_lossy(&files.file_descriptor_proto[0]).into_owned();
     assert!(contract.contains("NamespaceSubscription"), "{contract}");
-}
-
-/// The listener itself may be anywhere in tests; flags refuse one off loopback.
-#[tokio::test]
-async fn reflection_is_off_where_others_could_ask() {
-    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
-    let world = World::start_with(|config| {
-        config.grpc_listen = "0.0.0.0:0".parse().unwrap();
-    })
-    .await;
-    let port = world.running.grpc.port();
-    let channel = Channel::from_shared(format!("http://127.0.0.1:{port}")).unwrap();
-    let mut client = ServerReflectionClient::new(channel.connect().await.unwrap());
-    let status = client
-        .server_reflection_info(tokio_stream::empty())
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
 }
