@@ -68,14 +68,9 @@ pub async fn start(config: Config) -> Result<Running> {
     let guarded = Guarded::open(&config, &opened, &shutdown, &mut tasks)?;
     // All that can be refused is open, and nothing runs yet that has something to say.
     listeners.addresses.log();
-    if settings.upstreams.is_empty() {
-        warn!("no upstream: only Services are answered");
-    }
+    warn_without_upstreams(&settings);
 
-    let index = Arc::new(Index::new(
-        opened.served(),
-        u64::from(rand::random::<u32>()) << 24,
-    ));
+    let index = empty_index(&opened);
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
     let local = local_records(&config, &settings, &index, &plain);
     let resolver = Resolver::new(engine, local);
@@ -143,6 +138,18 @@ pub async fn start(config: Config) -> Result<Running> {
         shutdown,
         tasks,
     })
+}
+
+fn warn_without_upstreams(settings: &Settings) {
+    if settings.upstreams.is_empty() {
+        warn!("no upstream: only Services are answered");
+    }
+}
+
+/// Makes an index whose revisions no earlier manager used.
+fn empty_index(opened: &Opened) -> Arc<Index> {
+    let first_revision = u64::from(rand::random::<u32>()) << 24;
+    Arc::new(Index::new(opened.served(), first_revision))
 }
 
 /// Has loops looked for. What can be known at once is, before the first query.
