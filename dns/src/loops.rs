@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use self::casing::{is_mixed, tagged};
@@ -48,6 +48,8 @@ pub struct Loops {
     looped: Mutex<Looped>,
     upstreams: RwLock<Option<Arc<Upstreams>>>,
     addresses: RwLock<OwnAddresses>,
+    /// Upstreams, zones or addresses are others than before.
+    changed: Notify,
     events: mpsc::Sender<Event>,
     /// Waits for the prober.
     told: Mutex<Option<mpsc::Receiver<Event>>>,
@@ -96,6 +98,7 @@ impl Loops {
             looped: Mutex::default(),
             upstreams: RwLock::new(None),
             addresses: RwLock::default(),
+            changed: Notify::new(),
             events,
             told: Mutex::new(Some(told)),
         })
@@ -117,14 +120,21 @@ impl Loops {
 
     /// Replaces the zones below the root that may be routed in another way than the rest.
     pub fn set_zones(&self, zones: &[Name]) {
-        if self.looped.lock().set_zones(zones) {
-            self.settle();
+        let Some(gone) = self.looped.lock().set_zones(zones) else {
+            return;
+        };
+        // Nobody looks after these any more, so nothing may stay left out for them.
+        for member in self.members().iter() {
+            for zone in &gone {
+                mark(&self.upstreams, member.id(), zone, false);
+            }
         }
+        self.settle();
     }
 
     /// Has everything probed again, as after a change of routes.
     pub fn probe_again(&self) {
-        self.tell(Event::Changed);
+        self.changed.notify_one();
     }
 
     /// Tells the upstreams what is known about them, and the prober that something changed.
@@ -150,13 +160,19 @@ impl Loops {
             }
         }
         drop(looped);
-        self.tell(Event::Changed);
+        self.changed.notify_one();
     }
 
     /// Notes what a probe showed, and tells the upstream.
     fn note(&self, target: &Arc<Target>, leads_back: bool) {
         let Target { upstream, zone } = &**target;
-        let news = self.looped.lock().note(target, leads_back);
+        let mut looped = self.looped.lock();
+        if !looped.has_zone(zone) {
+            // It went while the probe was under way.
+            return;
+        }
+        let news = looped.note(target, leads_back);
+        drop(looped);
         match (news, leads_back) {
             (true, true) => {
                 tracing::warn!(%upstream, %zone, "upstream leads back to us, left out for this zone");
@@ -291,7 +307,7 @@ impl Loops {
     }
 
     fn tell(&self, event: Event) {
-        // When the prober has enough to do, it will look at everything anyway.
+        // A full queue holds the same many times over: the prober looks at each pair once.
         let _ = self.events.try_send(event);
     }
 }

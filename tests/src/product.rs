@@ -96,6 +96,11 @@ impl Manager {
         http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
     }
 
+    /// Waits for a line of its log for which `wanted` is true.
+    pub fn says(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        self.0.until_line(what, START * 3, wanted).map(drop)
+    }
+
     /// Sends it a signal, as SIGSTOP.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.0.signal(signal)

@@ -22,19 +22,21 @@ pub(super) struct Looped {
 }
 
 impl Looped {
-    /// Replaces the zones, and says whether they are others. Verdicts go with their zone.
-    pub(super) fn set_zones(&mut self, zones: &[Name]) -> bool {
+    /// Replaces the zones, and returns those that are gone, if any are others. Verdicts go with their
+    /// zone.
+    pub(super) fn set_zones(&mut self, zones: &[Name]) -> Option<Vec<Name>> {
         let zones = zones.iter().filter(|zone| !zone.is_root()).cloned();
         let mut zones: Vec<Name> = zones.collect::<BTreeSet<_>>().into_iter().collect();
         zones.sort_by_key(|zone| std::cmp::Reverse(zone.label_count()));
         if zones == self.zones {
-            return false;
+            return None;
         }
-        self.zones = zones;
+        let before = std::mem::replace(&mut self.zones, zones);
         let known = &self.zones;
         self.verdicts
             .retain(|target, _| target.zone.is_root() || known.contains(&target.zone));
-        true
+        let gone = before.into_iter().filter(|zone| !known.contains(zone));
+        Some(gone.collect())
     }
 
     /// Returns the zones, the root among them, the most general ones first.
@@ -47,6 +49,11 @@ impl Looped {
     pub(super) fn zone_of(&self, name: &Name) -> Name {
         let zone = self.zones.iter().find(|zone| name.ends_with(zone));
         zone.cloned().unwrap_or_else(Name::root)
+    }
+
+    /// Says whether a zone is one that is looked after.
+    pub(super) fn has_zone(&self, zone: &Name) -> bool {
+        zone.is_root() || self.zones.contains(zone)
     }
 
     /// Notes what a probe showed; says whether that is news. Of an upstream of which nothing is
@@ -121,8 +128,8 @@ mod tests {
     fn the_longest_zone_decides_where_a_name_goes() {
         let mut looped = Looped::default();
         let zones = ["cluster.local", "corp.example", "eu.corp.example", "."].map(name);
-        assert!(looped.set_zones(&zones));
-        assert!(!looped.set_zones(&zones));
+        assert_eq!(looped.set_zones(&zones), Some(vec![]));
+        assert_eq!(looped.set_zones(&zones), None);
         for (asked, zone) in [
             ("www.example.org", "."),
             ("authors", "."),
@@ -161,7 +168,7 @@ mod tests {
         ] {
             looped.note(&target(server, zone), true);
         }
-        looped.set_zones(&[]);
+        assert_eq!(looped.set_zones(&[]), Some(vec![name("corp.example")]));
         looped.keep(&[upstream("10.0.0.1")].into());
         assert_eq!(
             looped.verdict(&upstream("10.0.0.1"), &name("corp.example")),

@@ -29,8 +29,6 @@ const TYPES: [RecordType; 2] = [RecordType::TXT, RecordType::A];
 /// What the prober is told.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Upstreams, zones or addresses are others than before.
-    Changed,
     /// A probe came back.
     Seen(Arc<Target>),
     /// A query came back by this upstream, or by an unknown one.
@@ -59,6 +57,7 @@ impl Loops {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
+                () = self.changed.notified() => self.begin_anew(&mut schedule),
                 Some(event) = told.recv() => self.take(event, &mut schedule),
                 Some((target, outcome)) = probing.next() => {
                     match outcome {
@@ -78,7 +77,6 @@ impl Loops {
 
     fn take(&self, event: Event, schedule: &mut Schedule) {
         match event {
-            Event::Changed => self.begin_anew(schedule),
             // The schedule learns of it when the probe ends.
             Event::Seen(target) => self.note(&target, true),
             Event::Suspect(upstream, name) => {

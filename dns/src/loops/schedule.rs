@@ -19,6 +19,8 @@ pub(super) const LAST_RETRY: Duration = Duration::from_secs(300);
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Between two probes because of queries that came back, when the first found nothing.
 const SUSPICION: Duration = Duration::from_secs(5);
+/// How soon a probe that was not answered is sent again at first: the upstream may just start.
+const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// What a probe showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,8 @@ struct Pair {
     /// How long it is left alone when it is found to lead back again.
     retry: Duration,
     leads_back: bool,
+    /// How long to wait for an upstream that did not answer.
+    patience: Duration,
     suspected: Option<Instant>,
 }
 
@@ -70,6 +74,7 @@ impl Schedule {
                         due: now,
                         retry: FIRST_RETRY,
                         leads_back: false,
+                        patience: UNANSWERED,
                         suspected: None,
                     })
                 };
@@ -105,6 +110,9 @@ impl Schedule {
         let Some(pair) = self.pairs.get_mut(target) else {
             return;
         };
+        if outcome != Outcome::Unknown {
+            pair.patience = UNANSWERED;
+        }
         match outcome {
             Outcome::Back => {
                 // Early rather than late, so that the longest wait holds.
@@ -124,7 +132,10 @@ impl Schedule {
             Outcome::Unknown if pair.leads_back => {
                 pair.due = now + pair.retry.mul_f64(1.0 - chance / 5.0);
             }
-            Outcome::Unknown => pair.due = now + period(chance),
+            Outcome::Unknown => {
+                pair.due = now + pair.patience.min(period(chance));
+                pair.patience = (pair.patience * 2).min(PERIOD);
+            }
         }
     }
 
@@ -216,6 +227,21 @@ mod tests {
             Duration::from_secs(240),
             "silence is no sign of recovery"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn loops_06_an_upstream_that_does_not_answer_yet_is_tried_again_soon() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.replace(&upstreams(&["10.0.0.1"]), &names(&["."]), now);
+        let (target, _) = schedule.next().unwrap();
+        let waits = [(); 6].map(|()| {
+            schedule.note(&target, Outcome::Unknown, now, 0.5);
+            (schedule.next().unwrap().1 - now).as_secs()
+        });
+        assert_eq!(waits, [3, 6, 12, 24, 48, 60]);
+        schedule.note(&target, Outcome::Clean, now, 0.5);
+        schedule.note(&target, Outcome::Unknown, now, 0.5);
+        assert_eq!(schedule.next().unwrap().1 - now, UNANSWERED);
     }
 
     #[tokio::test(start_paused = true)]

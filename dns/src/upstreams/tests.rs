@@ -203,7 +203,7 @@ async fn the_watch_tells_of_changes_and_not_of_every_failure() {
     assert!(down.fails > 100 && down.last_ok.is_none());
     assert_eq!(
         down.last_error.as_deref(),
-        Some("cannot exchange packets with the upstream")
+        Some("cannot exchange packets with the upstream: connection refused")
     );
 }
 

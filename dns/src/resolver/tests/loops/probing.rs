@@ -159,3 +159,16 @@ async fn loops_12_silence_is_no_sign_that_an_upstream_was_mended() {
     tokio::time::sleep(seconds(600)).await;
     assert_eq!(zones_of(&resolver), ["."]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn loops_12_a_zone_that_nobody_uses_any_more_leaves_nothing_out() {
+    let dns = Mirror::new("10.96.0.10").set(|state| state.zones = vec![name("corp.example")]);
+    let resolver = looped(std::slice::from_ref(&dns), &[]);
+    resolver.loops().set_zones(&[name("corp.example")]);
+    let _probing = probe(&resolver);
+    assert!(until(&resolver, true).await <= seconds(5));
+    resolver.loops().set_zones(&[]);
+    assert_eq!(until(&resolver, false).await, Duration::ZERO);
+    tokio::time::sleep(seconds(600)).await;
+    assert_eq!(zones_of(&resolver), [""; 0]);
+}
