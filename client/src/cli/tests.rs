@@ -155,7 +155,10 @@ fn a_key_of_another_command_is_left_to_it() {
 #[test]
 fn a_bad_file_exits_78_and_names_the_key() {
     let table = [
-        ("host: off\n", "unknown key `host`, the nearest is `hosts`"),
+        (
+            "hostss: off\n",
+            "unknown key `hostss`, the nearest is `hosts`",
+        ),
         (
             "include-cidr: a\n",
             "the key `include-cidr` is not built yet",
