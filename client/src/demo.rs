@@ -13,7 +13,7 @@ use std::time::Duration;
 use kubebridge_platform::{Clock, Sys, read_host_dns};
 use kubebridge_proto::session::SessionRequest;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use traffic_manager::app::{self, Running};
 use traffic_manager::config::{Auth, Config, Namespaces, Resolution, Source};
@@ -243,7 +243,7 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
         Err(_) => Originals::new(&[], &[]),
     };
     let local = LocalDns {
-        zones,
+        zones: watch::channel(Arc::new(zones)).1,
         routes: control.routes(),
         exchange: control.exchange(),
         originals: Arc::new(originals),

@@ -95,7 +95,7 @@ impl From<std::io::Error> for Failure {
 /// One line with the chain of causes, and a `hint:` line where there is one.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)?;
+        f.write_str(&chain(&self.error))?;
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
@@ -103,9 +103,39 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Writes an error with its causes on one line; a cause that only says what stands there already
+/// is left out: some libraries put the same words around what they were given.
+#[must_use]
+pub fn chain(error: &anyhow::Error) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match words.last_mut() {
+            Some(last) if last.ends_with(&cause) => {}
+            Some(last) if cause.starts_with(&*last) => *last = cause,
+            Some(_) | None => words.push(cause),
+        }
+    }
+    words.join(": ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_words_are_said_once() {
+        let twice = anyhow::anyhow!("Connection refused")
+            .context("tcp connect error")
+            .context("tcp connect error")
+            .context("transport error");
+
+        let text = "transport error: tcp connect error: Connection refused";
+        assert_eq!(chain(&twice), text);
+        let around = anyhow::anyhow!("tcp connect error: Connection refused")
+            .context("tcp connect error")
+            .context("transport error");
+        assert_eq!(chain(&around), text);
+    }
 
     #[test]
     fn a_failure_prints_its_chain_on_one_line_and_the_hint_on_the_next() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use kubebridge_dns::loops::Loops;
 use kubebridge_dns::message::{self, Checked, Query};
 use kubebridge_dns::name::ResponseCode;
 use kubebridge_dns::server::{self, Handler, Limits, Transport};
@@ -37,7 +38,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct LocalDns {
     /// Where names go.
-    pub zones: Zones,
+    pub zones: watch::Receiver<Arc<Zones>>,
     /// The Services known.
     pub routes: watch::Receiver<RouteTable>,
     /// The way into the cluster.
@@ -58,7 +59,13 @@ impl LocalDns {
             Checked::Reply(reply) => return Some(reply),
             Checked::Drop => return None,
         };
-        let destination = self.zones.decide(&query.name, &self.routes.borrow());
+        if self.originals.came_back(&query) {
+            return Some(Loops::reply(&query));
+        }
+        let destination = self
+            .zones
+            .borrow()
+            .decide(&query.name, &self.routes.borrow());
         tracing::trace!(name = %query.name, kind = %query.rtype, ?destination, "query");
         match destination {
             Destination::Cluster => self.ask_cluster(packet, &query).await,
@@ -107,7 +114,7 @@ impl LocalDns {
         if *error != AskError::TunnelDown && !self.exchange.is_down() {
             return None;
         }
-        let service = self.zones.service_of(&query.name);
+        let service = self.zones.borrow().service_of(&query.name);
         let table = self.routes.borrow();
         self.stale
             .answer(query, service.as_ref(), &table, self.clock.now())

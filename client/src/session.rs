@@ -3,11 +3,14 @@
 //! Pure. [`run`] carries the effects out and reports back; nothing here waits, reads or writes.
 
 mod drift;
+mod ending;
+mod events;
 mod hosts;
 pub mod os;
 mod parts;
 pub mod run;
 mod steps;
+mod writing;
 
 /// The steps of connecting, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,6 +177,8 @@ pub enum Event {
     Tunnel(Health),
     /// The routes or what is known about their names changed.
     RoutesChanged,
+    /// The manager was reached again, and may know another cluster than before.
+    ClusterChanged,
     /// The machine may no longer be as the session left it.
     Drifted,
     /// The current undo is over, well or badly.
@@ -191,6 +196,8 @@ pub enum Effect {
     Announce,
     /// Bring the hosts lines up to date.
     RefreshHosts,
+    /// Bring the settings up to date with what the manager says of the cluster.
+    FollowCluster,
     /// Hold the machine against what the session wants of it.
     Verify,
     /// Undo something.
@@ -224,6 +231,7 @@ pub fn handle(state: State, event: Event) -> (State, Option<Effect>) {
         (State::Connected(_), Event::Stop(stop)) => undo(Undo::RestoreHost, Ending::Closed(stop)),
         (State::Connected(_), Event::Tunnel(health)) => (State::Connected(health), None),
         (State::Connected(_), Event::RoutesChanged) => (state, Some(Effect::RefreshHosts)),
+        (State::Connected(_), Event::ClusterChanged) => (state, Some(Effect::FollowCluster)),
         (State::Connected(_), Event::Drifted) => (state, Some(Effect::Verify)),
         (State::Undoing(Undo::Linger, _), Event::Stop(Stop::Signal)) => {
             (state, Some(Effect::CutLinger))

@@ -107,10 +107,10 @@ pub struct Relinked {
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// Another session runs on this machine.
-    #[error("another session is running (pid {pid})")]
+    #[error("another session is running{}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Busy {
-        /// Its process, 0 if unknown.
-        pid: u32,
+        /// Its process, if it has said so yet.
+        pid: Option<u32>,
     },
     /// The intent itself is not acceptable.
     #[error("intent refused")]

@@ -57,9 +57,7 @@ impl LocalHost {
         let lock = Lock::try_acquire(&path, &sys.faults).map_err(HostError::Files)?;
         let Some(mut lock) = lock else {
             let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
-            return Err(HostError::Busy {
-                pid: pid.unwrap_or(0),
-            });
+            return Err(HostError::Busy { pid });
         };
         let signed = lock.sign(&format!("{}\n", std::process::id()));
         signed

@@ -10,7 +10,10 @@ use kubebridge_tests::{
     lab::{AUTHORS, Lab},
     laptop::Hosts,
     lookup::Family,
-    product::{Attempt, Manager, Session, kubebridge, kubebridge_as_nobody, must_be_as},
+    product::{
+        Attempt, Manager, OtherManager, Session, kubebridge, kubebridge_as_nobody,
+        kubebridge_output, must_be_as,
+    },
     snapshot::Snapshot,
 };
 use rustix::process::Signal;
@@ -51,6 +54,68 @@ fn what_cannot_work_is_refused_with_its_exit_code_and_changes_nothing() -> Resul
     checks.that("without systemd-resolved", without_resolved(&lab, &good));
     checks.finish()?;
     lab.finish();
+    Ok(())
+}
+
+/// The manager says another version than the client's, which is 0.1.
+#[test]
+fn w16_a_manager_of_another_version_is_told_of_or_refused() -> Result<()> {
+    let lab = Lab::start()?;
+    let before = Snapshot::take(lab.laptop.on())?;
+    let mut checks = Checks::new();
+    for (version, shown, warned) in [
+        ("0.4.0", "the manager is newer by 3 minor versions", false),
+        ("0.5.0", "the manager is newer by 4 minor versions", true),
+        ("0.0.9", "the manager is older by 1 minor version", false),
+        ("9.0.0", "the manager is newer by a major version", true),
+    ] {
+        let manager = OtherManager::start(&lab, version, None)?;
+        checks.that(version, skew_is_told(&lab, version, shown, warned));
+        manager.end()?;
+        checks.that(format!("after {version}"), must_be_as(&lab, &before));
+    }
+
+    let manager = OtherManager::start(&lab, "0.5.0", Some("0.3.0"))?;
+    let address = lab.relay.address().to_string();
+    let words = [
+        "--progress",
+        "quiet",
+        "connect",
+        "--foreground",
+        "-n=default",
+    ];
+    let said = kubebridge(&lab, &[&words[..], &["--manager", &address]].concat())?;
+    checks.that(
+        "a client that is too old",
+        is_refused(&said, 1, "0.3.0 and above").and_then(|()| {
+            let error = String::from_utf8_lossy(&said.stderr).into_owned();
+            ensure!(error.contains("\nhint: upgrade"), "no way out: {error}");
+            Ok(())
+        }),
+    );
+    checks.that("nothing changed", must_be_as(&lab, &before));
+    manager.end()?;
+    checks.finish()?;
+    lab.finish();
+    Ok(())
+}
+
+/// Connects all the same, and finds `shown` in the status, and in a warning if `warned`.
+fn skew_is_told(lab: &Lab, version: &str, shown: &str, warned: bool) -> Result<()> {
+    let attempt = Attempt::start(lab, &[])?;
+    attempt.says("connected")?;
+    let said = attempt.said()?;
+    let session = attempt.connected()?;
+    let status = kubebridge_output(lab, &["status"])?;
+    session.end_at_once()?;
+    let line = format!("(version {version}); {shown}");
+    ensure!(
+        status.contains(&line),
+        "status does not say {line}: {status}"
+    );
+    let warning = format!("warning: the manager is version {version}, ");
+    let has_warning = said.lines().any(|line| line.starts_with(&warning));
+    ensure!(has_warning == warned, "a warning: {has_warning}; {said}");
     Ok(())
 }
 

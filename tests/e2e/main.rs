@@ -14,6 +14,7 @@ mod drift;
 mod figures;
 mod hosts_shapes;
 mod kills;
+mod loops;
 mod manager;
 mod manager_replaced;
 mod modes;

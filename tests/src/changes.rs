@@ -22,8 +22,9 @@ use crate::{
 
 const START: Duration = Duration::from_secs(60);
 
-/// When a change that is still not seen is a failure, not a figure.
-const LIMIT: Duration = Duration::from_secs(30);
+/// When a change that is still not seen is a failure, not a figure: a disk that others keep busy may
+/// take half a minute to write the hosts file through.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// How long an answer may take; a lost one is asked again.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -95,25 +96,25 @@ impl<'lab> Api<'lab> {
 
 /// When a change was seen, counted from when it was asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
-    /// By the session's resolver.
-    pub resolver: Duration,
+pub struct Seen<const SERVERS: usize> {
+    /// By each of the servers asked.
+    pub servers: [Duration; SERVERS],
     /// In the hosts file.
     pub hosts: Duration,
 }
 
 /// Looks at the laptop, again and again.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct Watcher<const SERVERS: usize> {
     socket: UdpSocket,
-    resolver: SocketAddr,
+    servers: [SocketAddr; SERVERS],
     hosts: PathBuf,
     number: u16,
 }
 
-impl Watcher {
-    /// Makes one for the session's resolver.
-    pub fn new(laptop: &Machine, resolver: &str) -> Result<Self> {
+impl<const SERVERS: usize> Watcher<SERVERS> {
+    /// Makes one that asks these addresses.
+    pub fn new(laptop: &Machine, servers: [&str; SERVERS]) -> Result<Self> {
         let process = laptop.process();
         let socket = std::thread::spawn(move || -> Result<UdpSocket> {
             enter_network(process)?;
@@ -122,37 +123,54 @@ impl Watcher {
         .join()
         .map_err(|_| anyhow!("the binding thread died"))??;
         socket.set_read_timeout(Some(ANSWER))?;
+        let mut addresses = [SocketAddr::from(([0, 0, 0, 0], 53)); SERVERS];
+        for (address, server) in addresses.iter_mut().zip(servers) {
+            address.set_ip(server.parse().context(server.to_owned())?);
+        }
         Ok(Self {
             socket,
-            resolver: SocketAddr::new(resolver.parse().context(resolver.to_owned())?, 53),
+            servers: addresses,
             hosts: laptop.path("/etc/hosts"),
             number: 0,
         })
     }
 
-    /// Waits until both say `address` of `name`, or that there is none.
-    pub fn sees(&mut self, since: Instant, name: &str, address: Option<Ipv4Addr>) -> Result<Seen> {
-        let (mut resolver, mut hosts) = (None, None);
+    /// Waits until all say `address` of `name`, or that there is none.
+    pub fn sees(
+        &mut self,
+        since: Instant,
+        name: &str,
+        address: Option<Ipv4Addr>,
+    ) -> Result<Seen<SERVERS>> {
+        let (mut answered, mut hosts) = ([None; SERVERS], None);
         loop {
-            if resolver.is_none() && self.resolves(name, address)? {
-                resolver = Some(since.elapsed());
+            for (server, answered) in self.servers.into_iter().zip(&mut answered) {
+                if answered.is_none() && self.resolves(server, name, address)? {
+                    *answered = Some(since.elapsed());
+                }
             }
             if hosts.is_none() && self.has_line(name, address)? {
                 hosts = Some(since.elapsed());
             }
-            if let (Some(resolver), Some(hosts)) = (resolver, hosts) {
-                return Ok(Seen { resolver, hosts });
+            if let (Some(hosts), true) = (hosts, answered.iter().all(Option::is_some)) {
+                let servers = answered.map(Option::unwrap_or_default);
+                return Ok(Seen { servers, hosts });
             }
             if since.elapsed() > LIMIT {
-                bail!("{name} {address:?}: resolver {resolver:?}, hosts {hosts:?}");
+                let servers = self.servers;
+                bail!("{name} {address:?}: {servers:?} {answered:?}, hosts {hosts:?}");
             }
         }
     }
 
-    fn resolves(&mut self, name: &str, address: Option<Ipv4Addr>) -> Result<bool> {
+    fn resolves(
+        &mut self,
+        server: SocketAddr,
+        name: &str,
+        address: Option<Ipv4Addr>,
+    ) -> Result<bool> {
         self.number = self.number.wrapping_add(1);
-        self.socket
-            .send_to(&query(self.number, name), self.resolver)?;
+        self.socket.send_to(&query(self.number, name), server)?;
         let mut buffer = [0; 1500];
         loop {
             let Ok(count) = self.socket.recv(&mut buffer) else {

@@ -102,6 +102,11 @@ impl Manager {
         http_ok(&lab.node, "127.0.0.1:7081", "/readyz")
     }
 
+    /// Waits for a line of its log for which `wanted` is true.
+    pub fn says(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        self.0.until_line(what, START * 3, wanted).map(drop)
+    }
+
     /// What its audit log has so far.
     pub fn audit(&self) -> Result<Vec<serde_json::Value>> {
         let log = self.0.log()?;
@@ -119,6 +124,28 @@ impl Manager {
     /// Kills it: nobody answers any more, and every connection to it breaks.
     pub fn kill(self) -> Result<()> {
         self.0.signal(Signal::KILL)?;
+        self.0.ended(END)?;
+        Ok(())
+    }
+}
+
+/// A manager of another version, running on the node in place of the real one.
+#[derive(Debug)]
+pub struct OtherManager(Daemon);
+
+impl OtherManager {
+    /// Starts one that says it is `version`, and works with clients of `minimum` and above.
+    pub fn start(lab: &Lab, version: &str, minimum: Option<&str>) -> Result<Self> {
+        let mut command = lab.node.command(program("other-manager")?);
+        command.args(["127.0.0.1:7080", version]).args(minimum);
+        let daemon = Daemon::start("other-manager", &lab.logs(), command)?;
+        daemon.until_says("listening", START)?;
+        Ok(Self(daemon))
+    }
+
+    /// Ends it, and frees its port.
+    pub fn end(self) -> Result<()> {
+        self.0.signal(Signal::TERM)?;
         self.0.ended(END)?;
         Ok(())
     }

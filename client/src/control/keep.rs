@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use super::backoff::Backoff;
 use super::exchange::{self, Ask};
 use super::{Shared, Tunnel, dial, echo, open_session, renew, watch_routes};
-use crate::skew;
+use crate::{failure, skew};
 
 /// How long a channel must have worked for the next break to count as the first.
 const STEADY: Duration = Duration::from_secs(5);
@@ -104,7 +104,7 @@ async fn try_reopen(shared: &Shared, request: &SessionRequest) -> anyhow::Result
 
 /// Says that the manager is out of reach; since when stays what it was.
 fn go_down(shared: &Shared, error: &anyhow::Error) {
-    let reason = format!("{error:#}");
+    let reason = failure::chain(error);
     shared.line.send_replace(None);
     shared.tunnel.send_modify(|tunnel| {
         let since = match tunnel {

@@ -71,10 +71,11 @@ impl LocalDns {
         let Checked::Query(query) = message::check(&packet) else {
             return None;
         };
-        let rule = self.zones.rule(&query.name, &self.routes.borrow());
+        let zones = Arc::clone(&self.zones.borrow());
+        let rule = zones.rule(&query.name, &self.routes.borrow());
         let mut explained = Explained {
             rule,
-            suffix: self.zones.suffix(&query.name).cloned(),
+            suffix: zones.suffix(&query.name).cloned(),
             source: Source::Session,
             reply: None,
             manager: None,

@@ -1,10 +1,13 @@
 //! The session's resolver between a manager and an original server, both on loopback.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use kubebridge_dns::message::{Parsed, QueryOptions, answers, encode_query};
 use kubebridge_dns::name::RecordType;
 use kubebridge_dns::test_util::{Answer, LoopbackServer, Record};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::control::way::Reach;
@@ -29,13 +32,17 @@ struct World {
 
 impl World {
     async fn new(cluster: Answer) -> Self {
+        Self::with(move |packet| Some(cluster.reply_to(packet))).await
+    }
+
+    async fn with(cluster: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&asked);
         let script = Script::new(move |packet| {
             if let Checked::Query(query) = message::check(packet) {
                 seen.lock().push(query.name.to_string());
             }
-            Some(cluster.reply_to(packet))
+            cluster(packet)
         });
         let manager = FakeManager::start(&script).await;
         let originals =
@@ -62,7 +69,7 @@ impl World {
             reverse: Vec::new(),
         };
         let resolver = Arc::new(LocalDns {
-            zones: Zones::new(&zones).unwrap(),
+            zones: watch::channel(Arc::new(Zones::new(&zones).unwrap())).1,
             routes,
             exchange: control.exchange(),
             originals: Arc::new(Originals::new(&[originals.address()], &[])),
@@ -170,6 +177,32 @@ async fn without_the_tunnel_cluster_names_fail_and_others_resolve() {
 }
 
 #[tokio::test]
+async fn a_question_on_its_way_when_the_tunnel_breaks_gets_the_last_answer() {
+    let asked_again = Arc::new(Notify::new());
+    let bell = Arc::clone(&asked_again);
+    let is_known = AtomicBool::new(false);
+    let mut world = World::with(move |packet| {
+        if is_known.swap(true, Ordering::Relaxed) {
+            bell.notify_one();
+            return None;
+        }
+        Some(authors().reply_to(packet))
+    })
+    .await;
+    let first = world.ask("authors.default").await;
+    let manager = world.manager.take().unwrap();
+
+    let dying = async {
+        asked_again.notified().await;
+        manager.die()
+    };
+    let (second, _socket) = tokio::join!(world.ask("authors.default"), dying);
+
+    assert_eq!(second.code, ResponseCode::NOERROR);
+    assert_eq!(second.answers, first.answers);
+}
+
+#[tokio::test]
 async fn without_the_tunnel_the_last_answer_stands_in_unless_the_routes_know_better() {
     let mut world = World::new(authors()).await;
     let first = world.ask("authors.default").await;
@@ -243,4 +276,34 @@ async fn what_is_no_query_is_not_forwarded() {
     assert_eq!(world.resolver.answer(vec![1, 2, 3]).await, None);
     assert_eq!(world.resolver.answer(response).await, None);
     assert!(world.asked.lock().is_empty() && world.originals.received().is_empty());
+}
+
+#[tokio::test]
+async fn loops_07_a_query_that_comes_back_from_an_original_server_fails_at_once() {
+    let world = World::new(authors()).await;
+    let silent = LoopbackServer::saying(Answer::silence()).await;
+    world.resolver.originals.replace(&[silent.address()]);
+    let name = "www.example.com".parse().unwrap();
+    let query = encode_query(9, &name, RecordType::A, QueryOptions::default());
+    let resolver = Arc::clone(&world.resolver);
+    let asking = tokio::spawn(async move { resolver.answer(query).await });
+    silent.receives(1).await;
+
+    // What the server got comes in again, as by a resolver of the machine that reads our settings.
+    let sent = silent.received()[0].message.clone();
+    let reply = world.resolver.answer(sent.clone()).await.unwrap();
+
+    assert_eq!(answers(&reply).unwrap().code, ResponseCode::SERVFAIL);
+    assert!(reply.ends_with(b"loop"), "{reply:?}");
+    assert!(
+        !sent.windows(4).any(|bytes| bytes == b"kb\0\x01"),
+        "it tells of no process"
+    );
+    // The same question of a program, in its own spelling, is no loop: it is asked too.
+    let own = encode_query(7, &name, RecordType::A, QueryOptions::default());
+    let resolver = Arc::clone(&world.resolver);
+    let second = tokio::spawn(async move { resolver.answer(own).await });
+    silent.receives(2).await;
+    asking.abort();
+    second.abort();
 }

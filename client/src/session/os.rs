@@ -79,10 +79,9 @@ impl ThisMachine {
                 Ok(lock)
             }
             None => {
+                // Whoever just took it has not signed it yet.
                 let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
-                Err(host_failure(HostError::Busy {
-                    pid: pid.unwrap_or(0),
-                }))
+                Err(host_failure(HostError::Busy { pid }))
             }
         }
     }
@@ -220,7 +219,7 @@ mod tests {
             ),
             (bind(io::ErrorKind::Other), Exit::HostOs, None),
             (
-                HostError::Busy { pid: 7 },
+                HostError::Busy { pid: Some(7) },
                 Exit::Busy,
                 Some("kubebridge disconnect"),
             ),

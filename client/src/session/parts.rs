@@ -1,25 +1,25 @@
-//! What a session holds while it lives, and how each part goes away again.
+//! What a session holds while it lives.
 //!
-//! The steps that create the parts are in [`steps`](super::steps).
+//! The steps that create the parts are in [`steps`](super::steps), what they have to tell in
+//! `events`, what is written for them in `writing`, and how they go away again in `ending`.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubebridge_platform::host::{Host, HostError, HostsConflict, Link};
-use kubebridge_platform::intent::{HostsLine, Intent};
+use kubebridge_platform::host::Link;
+use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::tun::Tun;
 use kubebridge_platform::{Clock, Drift, DriftWatch};
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
-use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tonic::transport::Channel;
 
 use super::hosts::HostsKeeper;
-use super::os::{Os, host_failure};
-use super::{Event, Health, Step, Stop, steps};
+use super::os::Os;
+use super::{Health, Step, Stop, steps};
 use crate::connect::Config;
 use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
@@ -28,9 +28,9 @@ use crate::local_dns::Serving;
 use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::stale::StaleAnswers;
-use crate::status::HostsLineReport;
 use crate::status::board::Board;
 use crate::status::server::Server;
+use crate::zones::Zones;
 
 /// The wait before what was written is looked at again (H7).
 pub(super) const SECOND_LOOK: Duration = Duration::from_secs(1);
@@ -52,6 +52,8 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) cluster: Option<Cluster>,
     pub(super) link: Option<LinkUp>,
     pub(super) serving: Option<Serving>,
+    /// Where the resolver's queries go.
+    pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
     pub(super) hosts: Option<HostsKeeper>,
     pub(super) stale: Arc<StaleAnswers>,
@@ -72,7 +74,10 @@ pub(super) struct Found {
 /// The cluster side.
 pub(super) struct Cluster {
     pub(super) control: Control,
+    /// What the settings are made of now.
     pub(super) session: SessionInfo,
+    /// What the manager said last.
+    pub(super) sessions: watch::Receiver<SessionInfo>,
     pub(super) tunnel: watch::Receiver<Tunnel>,
     /// What the session was told last.
     pub(super) health: Health,
@@ -119,6 +124,7 @@ impl<'os, O: Os> Parts<'os, O> {
             cluster: None,
             link: None,
             serving: None,
+            zones: None,
             intent: Intent::default(),
             hosts: None,
             stale,
@@ -156,16 +162,6 @@ impl<'os, O: Os> Parts<'os, O> {
         }
     }
 
-    /// Applies the intent and passes on what the host has to say about it.
-    pub(super) async fn apply(&mut self) -> Result<Vec<String>, Failure> {
-        let Some(host) = &mut self.host else {
-            return Ok(Vec::new());
-        };
-        let applied = host.apply(&self.intent).await.map_err(host_failure)?;
-        self.note_applied(applied.warnings, applied.conflicts);
-        Ok(applied.changes)
-    }
-
     /// Tells the user, and `status`, of something that could not be had.
     pub(super) fn warn_once(&self, warning: String) {
         let mut is_new = false;
@@ -184,249 +180,9 @@ impl<'os, O: Os> Parts<'os, O> {
     pub(super) fn points_os(&self) -> bool {
         self.found.as_ref().is_some_and(|found| found.points_os)
     }
-
-    /// Writes the hosts lines wanted now and returns their number.
-    pub(super) async fn write_hosts(&mut self) -> Result<usize, Failure> {
-        let Some(hosts) = &mut self.hosts else {
-            return Ok(0);
-        };
-        self.intent.hosts = hosts.plan();
-        let lines = self.intent.hosts.len();
-        let listed = self.intent.hosts.iter().map(line_report).collect();
-        let outcome = self.apply_hosts().await;
-        let outcome = outcome.map(|changes| {
-            if !changes.is_empty() {
-                self.second_look = Some(Instant::now() + SECOND_LOOK);
-            }
-        });
-        if let Some(hosts) = &mut self.hosts {
-            hosts.note_write(&outcome);
-            let conflicts = hosts.conflicts();
-            let error = outcome
-                .as_ref()
-                .err()
-                .map(|failure| format!("{:#}", failure.error));
-            self.board.note(|facts| {
-                if error.is_none() {
-                    facts.hosts.lines = lines;
-                    facts.lines = listed;
-                }
-                facts.hosts.conflicts = conflicts;
-                facts.hosts.error = error;
-            });
-        }
-        outcome.map(|()| lines)
-    }
-
-    /// Applies the intent for the sake of its hosts lines, which are written whatever becomes of
-    /// DNS; that is put right at the next drift, when the system's resolver is back at the latest.
-    async fn apply_hosts(&mut self) -> Result<Vec<String>, Failure> {
-        let Some(host) = &mut self.host else {
-            return Ok(Vec::new());
-        };
-        match host.apply(&self.intent).await {
-            Ok(applied) => {
-                self.note_applied(applied.warnings, applied.conflicts);
-                Ok(applied.changes)
-            }
-            Err(error @ HostError::Dns(_)) => {
-                let trouble = format!("{:#}", host_failure(error).error);
-                tracing::warn!(error = %trouble, "system DNS not as wanted");
-                self.board.note(|facts| facts.dns.error = Some(trouble));
-                Ok(Vec::new())
-            }
-            Err(error) => Err(host_failure(error)),
-        }
-    }
-
-    fn note_applied(&mut self, warnings: Vec<String>, conflicts: Vec<HostsConflict>) {
-        for warning in warnings {
-            self.warn_once(warning);
-        }
-        if let Some(hosts) = &mut self.hosts {
-            hosts.note_conflicts(conflicts);
-        }
-    }
-
-    /// Brings the hosts lines up to date; what fails is tried again later.
-    pub(super) async fn refresh_hosts(&mut self) {
-        match self.write_hosts().await {
-            Ok(lines) => tracing::debug!(lines, "hosts lines written"),
-            Err(failure) => {
-                tracing::warn!(error = %format!("{:#}", failure.error), "hosts file not written");
-            }
-        }
-    }
-
-    /// Waits for something to happen to a part. May be dropped and called again.
-    pub(super) async fn next_event(&mut self) -> Event {
-        let Self {
-            cluster,
-            hosts,
-            serving,
-            server,
-            watch,
-            second_look,
-            drift,
-            ..
-        } = self;
-        tokio::select! {
-            event = cluster_event(cluster.as_mut()) => event,
-            event = hosts_due(hosts.as_mut()) => event,
-            () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
-            () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
-            () = at(*second_look) => Event::Drifted,
-            noticed = next_drift(watch.as_mut()) => {
-                tracing::debug!(causes = ?noticed.causes, "drift");
-                *drift = Some(noticed);
-                Event::Drifted
-            }
-        }
-    }
-
-    /// Takes the machine's DNS and hosts lines back; the link stays.
-    pub(super) async fn restore_host(&mut self) -> Result<String, Failure> {
-        self.hosts = None;
-        self.watch = None;
-        self.intent = Intent::default();
-        let changes = self.apply().await?;
-        self.board.note(|facts| {
-            facts.dns.applied = false;
-            facts.hosts.lines = 0;
-            facts.lines.clear();
-        });
-        Ok(steps::summary(&changes, "nothing to do"))
-    }
-
-    /// Stops the resolver, has the host undo the rest, and closes the device.
-    pub(super) async fn remove_link(&mut self) -> Result<String, Failure> {
-        if let Some(serving) = self.serving.take() {
-            serving.stop().await;
-        }
-        // The lock goes with the host, and the next session may need the link's name.
-        let mut host = self.host.take();
-        let undone = match &mut host {
-            Some(host) => host
-                .undo()
-                .await
-                .map_err(host_failure)
-                .map(|undone| undone.changes),
-            None => Ok(Vec::new()),
-        };
-        let name = self.link.take().map(|link| link.name);
-        drop(host);
-        Ok(steps::summary(
-            &undone?,
-            name.as_deref().unwrap_or("nothing to do"),
-        ))
-    }
-
-    /// Drops the connection to the manager.
-    pub(super) async fn close_session(&mut self) -> Result<String, Failure> {
-        self.channel = None;
-        if let Some(cluster) = self.cluster.take() {
-            cluster.control.stop().await;
-        }
-        Ok("closed".to_owned())
-    }
-
-    /// Gives the machine back to the next session, whatever was reached.
-    pub(super) async fn release(&mut self) -> Result<(), Failure> {
-        if let Some(mut host) = self.host.take() {
-            host.undo().await.map_err(host_failure)?;
-        }
-        if let Some(server) = &self.server {
-            server.hide();
-        }
-        Ok(())
-    }
-
-    /// Tells those who wait that the session is over.
-    pub(super) async fn close_control_socket(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.stop().await;
-        }
-    }
-}
-
-/// Waits until the manager starts or stops answering, or is no longer watched.
-async fn cluster_event(cluster: Option<&mut Cluster>) -> Event {
-    let Some(Cluster {
-        control,
-        tunnel,
-        health,
-        ..
-    }) = cluster
-    else {
-        return std::future::pending().await;
-    };
-    let told = *health;
-    tokio::select! {
-        () = control.ended() => Event::Stop(Stop::Broken),
-        Ok(now) = health_other_than(tunnel, told) => {
-            *health = now;
-            Event::Tunnel(now)
-        }
-    }
-}
-
-async fn health_other_than(
-    tunnel: &mut watch::Receiver<Tunnel>,
-    told: Health,
-) -> Result<Health, RecvError> {
-    let changed = tunnel.wait_for(|tunnel| tunnel.health() != told).await;
-    changed.map(|tunnel| tunnel.health())
-}
-
-/// Waits until the hosts lines need another look.
-async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
-    match hosts {
-        Some(hosts) => match hosts.due().await {
-            Ok(()) => Event::RoutesChanged,
-            Err(_) => Event::Stop(Stop::Broken),
-        },
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until nobody can speak to the session any more.
-async fn unheard(server: Option<&mut Server>) {
-    match server {
-        Some(server) => server.ended().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_drift(watch: Option<&mut DriftWatch>) -> Drift {
-    match watch {
-        Some(watch) => watch.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
-fn line_report(line: &HostsLine) -> HostsLineReport {
-    HostsLineReport {
-        address: line.address.to_string(),
-        names: line.names.clone(),
-    }
 }
 
 /// Describes the link for the user.
 pub(super) fn link_words(name: &str, address: Ipv4Addr, prefix: u8) -> String {
     format!("{name} {address}/{prefix}")
-}
-
-/// Waits until a part ends that must not.
-async fn broken(serving: Option<&mut Serving>) {
-    match serving {
-        Some(serving) => serving.ended().await,
-        None => std::future::pending().await,
-    }
 }

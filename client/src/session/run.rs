@@ -103,6 +103,10 @@ impl<O: Os> Runner<'_, O> {
                     self.parts.refresh_hosts().await;
                     self.next_event().await
                 }
+                Some(Effect::FollowCluster) => {
+                    self.parts.follow_cluster().await;
+                    self.next_event().await
+                }
                 Some(Effect::Verify) => {
                     self.parts.verify().await;
                     self.next_event().await
@@ -131,6 +135,7 @@ impl<O: Os> Runner<'_, O> {
                     | Effect::Interrupt
                     | Effect::Announce
                     | Effect::RefreshHosts
+                    | Effect::FollowCluster
                     | Effect::Verify
                     | Effect::CutLinger
                     | Effect::End(_),

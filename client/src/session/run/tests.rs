@@ -23,7 +23,7 @@ use crate::test_util::fake_os::{Deed, FakeOs};
 struct World {
     os: Arc<FakeOs>,
     script: Arc<Script>,
-    _manager: FakeManager,
+    manager: Option<FakeManager>,
     originals: LoopbackServer,
     config: Config,
     stop: mpsc::Sender<Stop>,
@@ -64,7 +64,7 @@ impl World {
         Self {
             os: Arc::new(os),
             script,
-            _manager: manager,
+            manager: Some(manager),
             originals,
             config,
             stop,
@@ -455,6 +455,34 @@ async fn a_manager_that_wants_a_newer_client_is_told_of_and_nothing_is_changed()
         "{text}"
     );
     assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
+}
+
+#[tokio::test]
+async fn after_a_reconnect_the_networks_are_those_the_manager_knows_now() {
+    let mut world = World::new(|_, _| {}).await;
+    let session = world.start().await;
+    world.until_state("connected").await;
+    let mut intent = world.os.intent();
+    let before = intent.borrow_and_update().clone();
+    assert_eq!(before.dns.as_ref().unwrap().reverse, ["96.10.in-addr.arpa"]);
+    let name = "7.0.112.10.in-addr.arpa";
+    assert_eq!(world.ask(name).await, Finding::NoSuchName);
+
+    world.script.info.lock().service_cidrs = vec!["10.112.0.0/16".parse().unwrap()];
+    let socket = world.manager.take().unwrap().die();
+    world.manager = Some(FakeManager::serve(&world.script, socket));
+
+    let after = intent.wait_for(|intent| *intent != before).await.unwrap();
+    let dns = after.dns.as_ref().unwrap();
+    assert_eq!(dns.reverse, ["112.10.in-addr.arpa"]);
+    assert_eq!(dns.routes, before.dns.unwrap().routes);
+    assert_eq!(after.hosts, before.hosts);
+    drop(after);
+    assert_eq!(
+        world.ask(name).await,
+        Finding::Addresses(vec![[10, 96, 0, 1].into()])
+    );
+    session.abort();
 }
 
 #[tokio::test]

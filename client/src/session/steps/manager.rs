@@ -76,6 +76,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         parts.config.namespaces.join(" ")
     );
     parts.cluster = Some(Cluster {
+        sessions: control.session(),
         tunnel: control.tunnel(),
         health: Health::Good,
         control,

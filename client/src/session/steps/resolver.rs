@@ -1,6 +1,5 @@
 //! The link, the resolver on it, and whether it resolves.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +7,17 @@ use kubebridge_dns::name::{Name, RecordType, ResponseCode};
 use kubebridge_platform::host::{Host, Link, LinkSpec};
 use kubebridge_platform::tun::Tun;
 use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::watch;
 
 use super::missing;
-use crate::apply::{dns_plan, networks};
+use crate::apply::networks;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Serving};
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
 use crate::session::parts::{LinkUp, Parts, link_words};
-use crate::zones::{ZoneNames, Zones};
+use crate::zones::Zones;
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
 const MTU: u16 = 16_000;
@@ -61,24 +61,13 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
 }
 
 pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    let plan = parts.dns_plan().ok_or_else(|| missing("link"))?;
+    let zones = watch::Sender::new(Arc::new(Zones::new(&parts.zone_names(&plan))?));
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
     let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
-    let resolver = IpAddr::from(link.resolver);
-    let plan = dns_plan(
-        &cluster.session,
-        &parts.config.namespaces,
-        &parts.config.domains,
-        resolver,
-    );
-    let zones = Zones::new(&ZoneNames {
-        cluster_domain: cluster.session.cluster_domain.clone(),
-        namespaces: parts.config.namespaces.clone(),
-        domains: parts.config.domains.clone(),
-        reverse: plan.intent.reverse,
-    })?;
     let local = LocalDns {
-        zones,
+        zones: zones.subscribe(),
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
@@ -92,6 +81,7 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
     parts.board.note(|facts| facts.inquiry = Some(inquiry));
     parts.serving = Some(Serving::start(local, udp, tcp));
+    parts.zones = Some(zones);
     Ok(format!("{} by UDP and TCP", link.socket))
 }
 

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use kubebridge_platform::intent::Intent;
-
 use super::resolver::probe_name;
 use super::{missing, summary};
-use crate::apply::{HostsPolicy, dns_plan};
+use crate::apply::HostsPolicy;
 use crate::before::Lookback;
 use crate::cli::HostsForm;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::session::hosts::HostsKeeper;
 use crate::session::os::Os;
 use crate::session::parts::Parts;
@@ -17,39 +15,15 @@ use crate::session::parts::Parts;
 pub(in crate::session) async fn point_os<O: Os>(
     parts: &mut Parts<'_, O>,
 ) -> Result<String, Failure> {
-    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
-    let link = parts.link.as_ref().ok_or_else(|| missing("link"))?;
     if !found.points_os {
         return Ok("not changed".to_owned());
     }
-    let plan = dns_plan(
-        &cluster.session,
-        &parts.config.namespaces,
-        &parts.config.domains,
-        link.resolver.into(),
-    );
-    for network in &plan.without_reverse {
-        parts.warn_once(format!(
-            "{network} has too many reverse zones: its addresses have no names"
-        ));
-    }
-    let domains: Vec<String> = [
-        &plan.intent.routes,
-        &plan.intent.namespaces,
-        &plan.intent.reverse,
-    ]
-    .into_iter()
-    .flatten()
-    .cloned()
-    .collect();
-    parts.intent = Intent::new(Some(plan.intent), Vec::new())
-        .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
+    let plan = parts.dns_plan().ok_or_else(|| missing("link"))?;
+    parts.warn_of_missing_reverse(&plan);
+    parts.want_dns(plan)?;
     let changes = parts.apply().await?;
-    parts.board.note(|facts| {
-        facts.dns.applied = true;
-        facts.dns.domains = domains;
-    });
+    parts.board.note(|facts| facts.dns.applied = true);
     Ok(summary(&changes, "already so"))
 }
 

@@ -1,0 +1,190 @@
+//! Writing what the session wants of the machine: DNS settings and hosts lines.
+
+use std::sync::Arc;
+
+use kubebridge_platform::host::{Host, HostError, HostsConflict};
+use kubebridge_platform::intent::{HostsLine, Intent};
+use tokio::time::Instant;
+
+use super::os::{Os, host_failure};
+use super::parts::{Parts, SECOND_LOOK};
+use crate::apply::{DnsPlan, dns_plan, networks};
+use crate::failure::{Exit, Failure};
+use crate::status::HostsLineReport;
+use crate::zones::{ZoneNames, Zones};
+
+impl<O: Os> Parts<'_, O> {
+    /// Applies the intent and passes on what the host has to say about it.
+    pub(super) async fn apply(&mut self) -> Result<Vec<String>, Failure> {
+        let Some(host) = &mut self.host else {
+            return Ok(Vec::new());
+        };
+        let applied = host.apply(&self.intent).await.map_err(host_failure)?;
+        self.note_applied(applied.warnings, applied.conflicts);
+        Ok(applied.changes)
+    }
+
+    /// Writes the hosts lines wanted now and returns their number.
+    pub(super) async fn write_hosts(&mut self) -> Result<usize, Failure> {
+        let Some(hosts) = &mut self.hosts else {
+            return Ok(0);
+        };
+        self.intent.hosts = hosts.plan();
+        let lines = self.intent.hosts.len();
+        let listed = self.intent.hosts.iter().map(line_report).collect();
+        let outcome = self.apply_hosts().await;
+        let outcome = outcome.map(|changes| {
+            if !changes.is_empty() {
+                self.second_look = Some(Instant::now() + SECOND_LOOK);
+            }
+        });
+        if let Some(hosts) = &mut self.hosts {
+            hosts.note_write(&outcome);
+            let conflicts = hosts.conflicts();
+            let error = outcome
+                .as_ref()
+                .err()
+                .map(|failure| format!("{:#}", failure.error));
+            self.board.note(|facts| {
+                if error.is_none() {
+                    facts.hosts.lines = lines;
+                    facts.lines = listed;
+                }
+                facts.hosts.conflicts = conflicts;
+                facts.hosts.error = error;
+            });
+        }
+        outcome.map(|()| lines)
+    }
+
+    /// Applies the intent for the sake of its hosts lines, which are written whatever becomes of
+    /// DNS; that is put right at the next drift, when the system's resolver is back at the latest.
+    async fn apply_hosts(&mut self) -> Result<Vec<String>, Failure> {
+        let Some(host) = &mut self.host else {
+            return Ok(Vec::new());
+        };
+        match host.apply(&self.intent).await {
+            Ok(applied) => {
+                self.note_applied(applied.warnings, applied.conflicts);
+                Ok(applied.changes)
+            }
+            Err(error @ HostError::Dns(_)) => {
+                let trouble = format!("{:#}", host_failure(error).error);
+                tracing::warn!(error = %trouble, "system DNS not as wanted");
+                self.board.note(|facts| facts.dns.error = Some(trouble));
+                Ok(Vec::new())
+            }
+            Err(error) => Err(host_failure(error)),
+        }
+    }
+
+    fn note_applied(&mut self, warnings: Vec<String>, conflicts: Vec<HostsConflict>) {
+        for warning in warnings {
+            self.warn_once(warning);
+        }
+        if let Some(hosts) = &mut self.hosts {
+            hosts.note_conflicts(conflicts);
+        }
+    }
+
+    /// Brings the hosts lines up to date; what fails is tried again later.
+    pub(super) async fn refresh_hosts(&mut self) {
+        match self.write_hosts().await {
+            Ok(lines) => tracing::debug!(lines, "hosts lines written"),
+            Err(failure) => {
+                tracing::warn!(error = %format!("{:#}", failure.error), "hosts file not written");
+            }
+        }
+    }
+
+    /// Takes over what the manager says of the cluster after a reconnect: it may be another one,
+    /// which knows other networks. The link stays, whatever they are.
+    pub(super) async fn follow_cluster(&mut self) {
+        let Some(cluster) = &mut self.cluster else {
+            return;
+        };
+        let session = cluster.sessions.borrow_and_update().clone();
+        let is_same = networks(&session) == networks(&cluster.session);
+        cluster.session = session;
+        if is_same {
+            return;
+        }
+        tracing::info!("other cluster networks");
+        if let Err(failure) = self.apply_networks().await {
+            let trouble = format!("{:#}", failure.error);
+            tracing::warn!(error = %trouble, "cluster networks not taken over");
+            self.board.note(|facts| facts.dns.error = Some(trouble));
+        }
+    }
+
+    /// Names of addresses are sent into the cluster before the system is told to ask us for them.
+    async fn apply_networks(&mut self) -> Result<(), Failure> {
+        let Some(plan) = self.dns_plan() else {
+            return Ok(());
+        };
+        self.warn_of_missing_reverse(&plan);
+        if let Some(zones) = &self.zones {
+            zones.send_replace(Arc::new(Zones::new(&self.zone_names(&plan))?));
+        }
+        if self.intent.dns.is_some() {
+            self.want_dns(plan)?;
+            self.apply().await?;
+            self.second_look = Some(Instant::now() + SECOND_LOOK);
+        }
+        Ok(())
+    }
+
+    /// The DNS settings for the cluster as it is known now; `None` before there is a link.
+    pub(super) fn dns_plan(&self) -> Option<DnsPlan> {
+        let (cluster, link) = (self.cluster.as_ref()?, self.link.as_ref()?);
+        Some(dns_plan(
+            &cluster.session,
+            &self.config.namespaces,
+            &self.config.domains,
+            link.resolver.into(),
+        ))
+    }
+
+    /// What is resolved in the cluster under these settings.
+    pub(super) fn zone_names(&self, plan: &DnsPlan) -> ZoneNames {
+        let cluster = self.cluster.as_ref();
+        ZoneNames {
+            cluster_domain: cluster
+                .map(|cluster| cluster.session.cluster_domain.clone())
+                .unwrap_or_default(),
+            namespaces: self.config.namespaces.clone(),
+            domains: self.config.domains.clone(),
+            reverse: plan.intent.reverse.clone(),
+        }
+    }
+
+    pub(super) fn warn_of_missing_reverse(&self, plan: &DnsPlan) {
+        for network in &plan.without_reverse {
+            self.warn_once(format!(
+                "{network} has too many reverse zones: its addresses have no names"
+            ));
+        }
+    }
+
+    /// Makes the settings part of what is wanted, and lists their domains.
+    pub(super) fn want_dns(&mut self, plan: DnsPlan) -> Result<(), Failure> {
+        let dns = plan.intent;
+        let domains: Vec<String> = [&dns.routes, &dns.namespaces, &dns.reverse]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        let hosts = std::mem::take(&mut self.intent.hosts);
+        self.intent = Intent::new(Some(dns), hosts)
+            .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
+        self.board.note(|facts| facts.dns.domains = domains);
+        Ok(())
+    }
+}
+
+fn line_report(line: &HostsLine) -> HostsLineReport {
+    HostsLineReport {
+        address: line.address.to_string(),
+        names: line.names.clone(),
+    }
+}
