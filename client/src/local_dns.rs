@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use kubebridge_dns::loops::Loops;
 use kubebridge_dns::message::{self, Checked, Query};
 use kubebridge_dns::name::ResponseCode;
 use kubebridge_dns::server::{self, Handler, Limits, Transport};
@@ -58,6 +59,9 @@ impl LocalDns {
             Checked::Reply(reply) => return Some(reply),
             Checked::Drop => return None,
         };
+        if self.originals.came_back(&query) {
+            return Some(Loops::reply(&query));
+        }
         let destination = self
             .zones
             .borrow()

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use kubebridge_dns::explain::Trace;
 use kubebridge_dns::forward::Forwarder;
+use kubebridge_dns::loops::Loops;
+use kubebridge_dns::message::Query;
 use kubebridge_dns::name::{Name, RecordType};
 use kubebridge_dns::upstream::{Do53, PortPolicy, Upstream};
 use kubebridge_dns::upstreams::{Settings, UpstreamStatus, Upstreams};
@@ -29,6 +31,7 @@ const SEARCH_DOMAINS: usize = 6;
 pub struct Originals {
     upstreams: Arc<Upstreams>,
     forwarder: Forwarder,
+    loops: Arc<Loops>,
     search: Vec<Name>,
     addresses: RwLock<Vec<SocketAddr>>,
 }
@@ -44,8 +47,11 @@ impl Originals {
             .collect();
         let addresses = without_own(servers);
         let upstreams = Upstreams::new(transports(&addresses), Settings::default());
+        let loops = Loops::new();
+        let forwarder = Forwarder::new(Arc::clone(&upstreams), TOTAL);
         Self {
-            forwarder: Forwarder::new(Arc::clone(&upstreams), TOTAL),
+            forwarder: forwarder.guarded(Arc::clone(&loops)),
+            loops,
             upstreams,
             search,
             addresses: RwLock::new(addresses),
@@ -62,14 +68,22 @@ impl Originals {
         let is_other = !new.is_empty() && new != *current;
         if is_other {
             self.upstreams.replace(transports(&new));
+            self.loops.look_after(&self.upstreams);
             *current = new;
         }
         is_other
     }
 
-    /// Watches which servers are down, until cancelled.
+    /// Watches which servers are down or lead back here, until cancelled.
     pub async fn run(&self, stop: CancellationToken) {
-        self.upstreams.run(stop).await;
+        let loops = Arc::clone(&self.loops).run(stop.clone());
+        futures::join!(self.upstreams.run(stop), loops);
+    }
+
+    /// Says whether a query that came in is one that was sent to a server and came back.
+    #[must_use]
+    pub fn came_back(&self, query: &Query) -> bool {
+        self.loops.judge(query, None, None).is_some()
     }
 
     /// Returns the servers.

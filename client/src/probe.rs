@@ -84,13 +84,7 @@ pub async fn ask(
     patience: Duration,
 ) -> anyhow::Result<Finding> {
     let upstream = Do53::new(resolver, PortPolicy::FreshPort);
-    let question = OutgoingQuery {
-        name: name.clone(),
-        rtype,
-        class: message::CLASS_IN,
-        dnssec_ok: false,
-        checking_disabled: false,
-    };
+    let question = OutgoingQuery::new(name.clone(), rtype);
     let reply = upstream
         .exchange(&question, Instant::now() + patience)
         .await?;

@@ -17,6 +17,7 @@ use crate::explain::{
     Asked, Event, NotAsked, OwnVerdict, Recording, Said, note, note_spared, note_unfit,
 };
 use crate::interpret::{Finding, Kind, NoReply, Told};
+use crate::loops::Sending;
 use crate::message::{ExtendedError, names_in};
 use crate::name::{Name, RecordType};
 use crate::policy::{FanoutPolicy, Turns};
@@ -41,6 +42,7 @@ pub(crate) struct Fanout {
     pub(crate) policy: FanoutPolicy,
     pub(crate) deadline: Instant,
     pub(crate) spent: Arc<AtomicUsize>,
+    pub(crate) sending: Sending,
     /// Where somebody wants to know how the answer comes about.
     pub(crate) recording: Recording,
 }
@@ -129,13 +131,19 @@ impl Fanout {
             let finding = loop {
                 let at = &chain[chain.len() - 1];
                 if chain.len() > MOST_ALIASES + 1 || chain[..chain.len() - 1].contains(at) {
-                    return Finding::failed_for_now();
+                    return Finding::unanswered(NoReply::Loop);
                 }
                 let told = Told::by(self.local.lookup(at, self.kind.rtype), at, self.kind.rtype);
                 self.note_own(at, &told);
                 match told {
                     Told::Follow(next) => chain.push(next),
-                    Told::AskUpstreams => break self.upstream_finding(at.clone()).await,
+                    Told::AskUpstreams => {
+                        let finding = self.upstream_finding(at.clone()).await;
+                        if finding.leads_to_any(&chain) {
+                            return Finding::unanswered(NoReply::Loop);
+                        }
+                        break finding;
+                    }
                     Told::Finding(finding) => break finding,
                 }
             };
@@ -230,7 +238,7 @@ impl Run<'_> {
                 candidate,
                 source: 0,
             };
-            return self.take(spot, Finding::failed_for_now());
+            return self.take(spot, Finding::unanswered(NoReply::Loop));
         }
         self.settle.expect(candidate, 0);
         let turns = Turns::new(members.len(), Instant::now());
@@ -264,11 +272,11 @@ impl Run<'_> {
             return;
         }
         let (name, kind) = (self.candidates[candidate].name.clone(), self.fanout.kind);
-        let deadline = self.fanout.deadline;
+        let (deadline, sending) = (self.fanout.deadline, self.fanout.sending.clone());
         let recording = self.fanout.recording.clone();
         self.asking.push(Box::pin(async move {
             let asked = Asked::begin(&recording, &name, member.spec());
-            let reply = member.ask(&name, kind, deadline).await;
+            let reply = member.ask(&name, kind, deadline, &sending).await;
             let finding = match &reply {
                 Ok(reply) => Finding::of_reply(reply, &name, kind),
                 Err(error) => Finding::unanswered(NoReply::from(&**error)),
@@ -378,6 +386,7 @@ impl Run<'_> {
             match finding.no_reply? {
                 NoReply::Silence => silent = true,
                 NoReply::Network => {}
+                NoReply::Loop => return Some(ExtendedError::LOOP),
                 NoReply::Other | NoReply::NoRoom => return None,
             }
         }

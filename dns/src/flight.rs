@@ -1,6 +1,7 @@
 //! The second flight: questions of several resolutions to one upstream become one query (D22, S3).
 //!
-//! The key is (upstream, lower name, type, class, DO, CD), without any view. Whoever waits drives the
+//! The key is (upstream, lower name, type, class, DO, CD), without any view; queries that other parts of
+//! ours sent have flights of their own, because one may be this flight's query on its way back. Whoever waits drives the
 //! exchange; when nobody does any more it is dropped, and with it the query. Nothing is kept afterwards.
 
 use std::collections::HashMap;
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::interpret::Kind;
-use crate::message::CLASS_IN;
+use crate::loops::Sending;
+use crate::message::{has_result, respell};
 use crate::name::Name;
 use crate::upstream::{ExchangeError, OutgoingQuery};
 use crate::upstreams::Member;
@@ -37,7 +39,9 @@ pub(crate) struct Flights {
     begun: AtomicU64,
 }
 
-type UnderWay = Mutex<HashMap<(Name, Kind), (u64, WeakShared<BoxFuture<'static, Reply>>)>>;
+/// The third part tells who began, if that was another process.
+type Key = (Name, Kind, Option<u64>);
+type UnderWay = Mutex<HashMap<Key, (u64, WeakShared<BoxFuture<'static, Reply>>)>>;
 
 impl Flights {
     /// Asks the upstream, or joins whoever is asking it the same already.
@@ -47,13 +51,17 @@ impl Flights {
         name: &Name,
         kind: Kind,
         deadline: Instant,
+        sending: &Sending,
     ) -> Reply {
         loop {
-            let (exchange, joined) = self.join(member, name, kind, deadline);
+            let (exchange, joined) = self.join(member, name, kind, deadline, sending);
             let reply = exchange.await;
             // The exchange that was joined had an earlier deadline: the joiner's own time is not over yet.
-            let again = joined && reply.is_err() && Instant::now() + WORTH_ASKING_AGAIN < deadline;
-            if !again {
+            let again = joined && Instant::now() + WORTH_ASKING_AGAIN < deadline;
+            let worth_it = reply
+                .as_ref()
+                .is_err_and(|error| !matches!(**error, ExchangeError::Looped));
+            if !again || !worth_it {
                 return reply;
             }
         }
@@ -70,8 +78,10 @@ impl Flights {
         name: &Name,
         kind: Kind,
         deadline: Instant,
+        sending: &Sending,
     ) -> (Shared<BoxFuture<'static, Reply>>, bool) {
-        let key = (name.to_lowercase(), kind);
+        let began = sending.origin.map(|origin| origin.instance);
+        let key = (name.to_lowercase(), kind, began);
         let mut under_way = self.under_way.lock();
         let present = under_way
             .get(&key)
@@ -88,7 +98,8 @@ impl Flights {
             key: key.clone(),
             number,
         };
-        let exchange = exchange(Arc::clone(member), entry, deadline)
+        let (member, waiter, sending) = (Arc::clone(member), name.clone(), sending.clone());
+        let exchange = exchange(member, entry, waiter, deadline, sending)
             .boxed()
             .shared();
         if let Some(weak) = exchange.downgrade() {
@@ -98,17 +109,30 @@ impl Flights {
     }
 }
 
-async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> Reply {
-    let (name, kind) = &entry.key;
-    let query = OutgoingQuery {
-        name: name.clone(),
-        rtype: kind.rtype,
-        class: CLASS_IN,
+async fn exchange(
+    member: Arc<Member>,
+    entry: Departing,
+    waiter: Name,
+    deadline: Instant,
+    sending: Sending,
+) -> Reply {
+    let (name, kind, _) = &entry.key;
+    let mut query = OutgoingQuery {
         dnssec_ok: kind.dnssec_ok,
         checking_disabled: kind.checking_disabled,
+        ..OutgoingQuery::new(name.clone(), kind.rtype)
     };
+    let outgoing = member.prepare(&mut query, &waiter, &sending);
     match member.exchange(&query, deadline).await {
-        Ok(reply) => Ok(Arc::from(reply)),
+        // Whoever sent it back passes on what we said to that.
+        Ok(reply) if outgoing.came_back() && !has_result(&reply) => {
+            Err(Arc::new(ExchangeError::Looped))
+        }
+        Ok(mut reply) => {
+            respell(&mut reply, name);
+            Ok(Arc::from(reply))
+        }
+        Err(_) if outgoing.came_back() => Err(Arc::new(ExchangeError::Looped)),
         Err(error) => {
             let upstream = member.spec();
             debug!(%upstream, %name, %error, "no reply from upstream");
@@ -120,7 +144,7 @@ async fn exchange(member: Arc<Member>, entry: Departing, deadline: Instant) -> R
 /// Takes an exchange out of the map when it ends or is dropped, unless a newer one has its place.
 struct Departing {
     under_way: Arc<UnderWay>,
-    key: (Name, Kind),
+    key: Key,
     number: u64,
 }
 

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::explain::{
     Asked, CacheUse, Event, Recorder, Recording, Said, Trace, note_spared, note_unfit,
 };
+use crate::loops::{Loops, Sending};
 use crate::message::{Checked, Query, check, error_reply};
 use crate::name::ResponseCode;
 use crate::policy::{HEDGE, Turns};
@@ -34,6 +35,7 @@ const PAUSE: Duration = HEDGE;
 pub struct Forwarder {
     upstreams: Arc<Upstreams>,
     total: Duration,
+    loops: Option<Arc<Loops>>,
 }
 
 /// An upstream's turn, and what came of it.
@@ -54,7 +56,22 @@ impl Forwarder {
     ///
     /// The set may change meanwhile. Its owner drives [`Upstreams::run`].
     pub fn new(upstreams: Arc<Upstreams>, total: Duration) -> Self {
-        Self { upstreams, total }
+        Self {
+            upstreams,
+            total,
+            loops: None,
+        }
+    }
+
+    /// Has every query made one that is known again when it comes back to this process. Whoever made
+    /// `loops` drives [`Loops::run`] and judges the queries that come in.
+    #[must_use]
+    pub fn guarded(self, loops: Arc<Loops>) -> Self {
+        loops.look_after(&self.upstreams);
+        Self {
+            loops: Some(loops),
+            ..self
+        }
     }
 
     /// Answers a packet from a client; `None` means to say nothing.
@@ -103,6 +120,26 @@ impl Forwarder {
         error_reply(query, ResponseCode::SERVFAIL)
     }
 
+    async fn exchange(
+        &self,
+        member: &Member,
+        asked: &OutgoingQuery,
+        end: Instant,
+    ) -> Result<Vec<u8>, ExchangeError> {
+        let Some(loops) = &self.loops else {
+            return member.exchange(asked, end).await;
+        };
+        let sending = Sending {
+            loops: Arc::clone(loops),
+            origin: None,
+        };
+        let mut query = asked.clone();
+        let _outgoing = member.prepare(&mut query, &asked.name, &sending);
+        // The machine's servers are not ours, and need not know one process from another.
+        query.origin = None;
+        member.exchange(&query, end).await
+    }
+
     /// Asks each upstream once, in order, until one gives an answer.
     async fn round(
         &self,
@@ -121,7 +158,7 @@ impl Forwarder {
                 let member = &members[turn];
                 asking.push(Box::pin(async move {
                     let told = Asked::begin(recording, &query.name, member.spec());
-                    let said = member.exchange(asked, end).await;
+                    let said = self.exchange(member, asked, end).await;
                     if let Some(told) = told {
                         told.said(Said::of_exchange(&said));
                     }
@@ -130,11 +167,13 @@ impl Forwarder {
             }
             let due = turns.due();
             let (turn, reply) = tokio::select! {
+                biased;
                 ended = asking.next() => match ended {
                     Some(attempt) => attempt,
                     None => return otherwise,
                 },
-                () = sleep_until(due.unwrap_or(end)), if due.is_some() => continue,
+                // Made only when it is waited for: a reply that is there already needs no timer.
+                () = async { sleep_until(due.unwrap_or(end)).await }, if due.is_some() => continue,
             };
             let is_reply = reply.is_ok();
             match usable(reply, query, &members[turn]) {
@@ -176,11 +215,10 @@ fn usable(
 impl From<&Query> for OutgoingQuery {
     fn from(query: &Query) -> Self {
         Self {
-            name: query.name.clone(),
-            rtype: query.rtype,
             class: query.class,
             dnssec_ok: query.dnssec_ok(),
             checking_disabled: query.cd,
+            ..Self::new(query.name.clone(), query.rtype)
         }
     }
 }

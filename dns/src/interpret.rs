@@ -52,6 +52,8 @@ pub(crate) enum NoReply {
     Network,
     /// What came was no DNS message.
     Other,
+    /// The question leads back to us.
+    Loop,
     /// We had no room to ask: nothing is known of the upstream.
     NoRoom,
 }
@@ -72,16 +74,8 @@ impl Finding {
     pub(crate) fn unanswered(reason: NoReply) -> Self {
         Self {
             no_reply: Some(reason),
-            // Shed, if it was for want of room: the next query may find some.
-            keeps_failure: reason != NoReply::NoRoom,
-            ..Self::failed()
-        }
-    }
-
-    /// A failure of our own making that must not be remembered.
-    pub(crate) fn failed_for_now() -> Self {
-        Self {
-            keeps_failure: false,
+            // Neither is the name's fault, and both may be over in a moment.
+            keeps_failure: !matches!(reason, NoReply::Loop | NoReply::NoRoom),
             ..Self::failed()
         }
     }
@@ -106,6 +100,16 @@ impl Finding {
         self
     }
 
+    /// Says whether an alias in the answer leads to one of these names.
+    pub(crate) fn leads_to_any(&self, names: &[Name]) -> bool {
+        let aliases = self
+            .answer
+            .iter()
+            .filter(|record| record.rtype == RecordType::CNAME);
+        let mut targets = aliases.filter_map(|alias| Name::from_wire(&alias.data).ok());
+        targets.any(|target| names.contains(&target))
+    }
+
     /// Reads an upstream's reply about `candidate`.
     pub(crate) fn of_reply(packet: &[u8], candidate: &Name, kind: Kind) -> Self {
         let Ok(reply) = Reply::read(packet) else {
@@ -120,7 +124,7 @@ impl Finding {
             return Self::failed();
         }
         match chain(&reply.answer, candidate, kind) {
-            None => Self::failed(),
+            None => Self::unanswered(NoReply::Loop),
             Some(chain) if chain.has_data && reply.code == ResponseCode::NOERROR => Self {
                 outcome: Outcome::Data,
                 answer: chain.records,
@@ -142,6 +146,7 @@ impl From<&ExchangeError> for NoReply {
             | ExchangeError::Proxy { .. } => Self::Network,
             ExchangeError::Malformed(_) | ExchangeError::HttpStatus(_) => Self::Other,
             ExchangeError::Overloaded => Self::NoRoom,
+            ExchangeError::Looped => Self::Loop,
         }
     }
 }

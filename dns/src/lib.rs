@@ -12,6 +12,7 @@ pub mod forward;
 mod framing;
 mod health;
 mod interpret;
+pub mod loops;
 pub mod message;
 pub mod name;
 mod policy;

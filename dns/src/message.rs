@@ -13,9 +13,11 @@ mod edns;
 mod fit;
 mod flatten;
 mod header;
+mod origin;
 mod plain;
 mod rdata;
 mod reply;
+mod respell;
 #[cfg(test)]
 mod tests;
 mod ttl;
@@ -29,6 +31,7 @@ pub use check::{Checked, check};
 pub use edns::Edns;
 pub use fit::fit_udp;
 pub use flatten::flatten_addresses;
+pub use origin::Origin;
 pub use ttl::zero_ttls;
 
 pub(crate) use build::Builder;
@@ -38,6 +41,7 @@ pub(crate) use header::{Header, flags};
 pub(crate) use plain::PlainQuery;
 pub(crate) use rdata::{name_positions, names_in};
 pub(crate) use reply::{Record, Reply};
+pub(crate) use respell::{has_result, respell};
 pub(crate) use wire::{Frame, Located};
 
 /// The class of the internet, the only one served.
@@ -108,6 +112,8 @@ pub struct QueryOptions {
     pub checking_disabled: bool,
     /// Whether an OPT record is sent at all; some old servers cannot take one.
     pub edns: bool,
+    /// What our OPT record tells other parts of ours about where the query began.
+    pub origin: Option<Origin>,
 }
 
 impl Default for QueryOptions {
@@ -117,6 +123,7 @@ impl Default for QueryOptions {
             dnssec_ok: false,
             checking_disabled: false,
             edns: true,
+            origin: None,
         }
     }
 }
@@ -138,13 +145,22 @@ pub fn encode_query(id: u16, name: &Name, rtype: RecordType, options: QueryOptio
     header.write(&mut wire);
     push_question(&mut wire, name, rtype, options.class);
     if options.edns {
-        Edns::ours(options.dnssec_ok).write(&mut wire, ResponseCode::NOERROR);
+        Edns::ours(options.dnssec_ok).write_from(&mut wire, options.origin);
     }
     wire
 }
 
 /// Makes a reply without records: the question as asked, the code, and our OPT record if the query had one.
 pub fn error_reply(query: &Query, code: ResponseCode) -> Vec<u8> {
+    error_reply_saying(query, code, None)
+}
+
+/// Makes a reply without records that says why, if the query had an OPT record.
+pub(crate) fn error_reply_saying(
+    query: &Query,
+    code: ResponseCode,
+    reason: Option<ExtendedError>,
+) -> Vec<u8> {
     let mut wire =
         Vec::with_capacity(Header::LENGTH + query.name.as_wire().len() + 4 + Edns::LENGTH);
     let mut header = Header {
@@ -156,7 +172,7 @@ pub fn error_reply(query: &Query, code: ResponseCode) -> Vec<u8> {
     header.write(&mut wire);
     push_question(&mut wire, &query.name, query.rtype, query.class);
     if query.edns.is_some() {
-        Edns::ours(query.dnssec_ok()).write(&mut wire, code);
+        Edns::ours(query.dnssec_ok()).write_saying(&mut wire, code, reason);
     }
     wire
 }

@@ -1,34 +1,27 @@
 //! The way of a query: check → access → cache → single flight → candidates → fan-out → settle → rewrite → cache → all waiters.
 //!
-//! This is the engine's only way in. It strings the decisions of the other modules together and owns
-//! the tasks in which names are resolved, so that a client that goes away strands nobody.
+//! This is the engine's only way in. It strings the decisions of the other modules together.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, trace, trace_span};
 
 use self::noticed::Noticed;
-use self::stale::Asked;
 use self::stats::{AtomicDuration, Counts};
 use crate::access::{may_see, may_send_bare};
 use crate::cache::{Cache, Dependencies, Entry, Key};
-use crate::explain::{Event, Flight, Recording, Rule, Verdict, note};
-use crate::fanout::{Fanout, Outcomes};
-use crate::interpret::Kind;
-use crate::message::{Checked, Query, check, error_reply};
-use crate::name::{Name, RecordType, ResponseCode};
+use crate::explain::{Event, Flight, Recording, Rule, note};
+use crate::loops::Loops;
+use crate::message::{Checked, Origin, Query, check, error_reply};
+use crate::name::{Name, ResponseCode};
 use crate::records::LocalRecords;
-use crate::rewrite::{Resolution, data, no_data, no_name};
-use crate::search::{Candidate, candidates, never_expanded};
-use crate::settle::Settled;
+use crate::search::never_expanded;
 use crate::upstream::Upstream;
-use crate::upstreams::{self, Member, Upstreams};
+use crate::upstreams::{self, Upstreams};
 use crate::view::View;
 
 pub use self::asker::Asker;
@@ -37,9 +30,11 @@ pub use self::stats::Stats;
 pub use crate::policy::FanoutPolicy;
 pub use crate::settle::AnswerOrder;
 
+mod asked;
 mod asker;
 mod at_hand;
 mod explained;
+mod leading;
 mod noticed;
 mod special;
 mod stale;
@@ -83,6 +78,8 @@ pub struct ResolverConfig {
     pub cache_entries: usize,
     /// The most resolutions under way at once; queries for more are answered SERVFAIL.
     pub in_flight_limit: usize,
+    /// What is known about queries that come back. Who made it drives [`Loops::run`].
+    pub loops: Arc<Loops>,
     /// Whether and how answers are given whose time is over, when no upstream replies.
     pub stale: Option<StaleSettings>,
     /// Whether answers that are asked for again and again are made anew before their time is over.
@@ -112,6 +109,7 @@ struct Engine {
     counts: Counts,
     order: AnswerOrder,
     policy: FanoutPolicy,
+    loops: Arc<Loops>,
     stale: Option<StaleSettings>,
     prefetch: bool,
 }
@@ -132,6 +130,7 @@ impl ResolverConfig {
             cache_bytes: DEFAULT_CACHE_BYTES,
             cache_entries: DEFAULT_CACHE_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
+            loops: Loops::new(),
             stale: None,
             prefetch: false,
         }
@@ -142,6 +141,7 @@ impl Resolver {
     /// Makes a resolver; `local` are the records we hold ourselves.
     pub fn new(config: ResolverConfig, local: Arc<dyn LocalRecords>) -> Arc<Self> {
         let stop = CancellationToken::new();
+        config.loops.look_after(&config.upstreams);
         let engine = Engine {
             cache: Cache::new(config.cache_bytes, config.cache_entries),
             local,
@@ -152,6 +152,7 @@ impl Resolver {
             counts: Counts::default(),
             order: config.answer_order,
             policy: config.fanout,
+            loops: config.loops,
             stale: config.stale,
             prefetch: config.prefetch,
         };
@@ -168,7 +169,7 @@ impl Resolver {
     /// Answers a packet with a whole, untruncated reply; `None` says nothing.
     pub async fn answer(self: &Arc<Self>, packet: &[u8], asker: &Asker) -> Option<Vec<u8>> {
         match check(packet) {
-            Checked::Query(query) => Some(self.reply(query, &asker.view, &None).await),
+            Checked::Query(query) => Some(self.judged(packet, query, asker, &None).await),
             Checked::Reply(reply) => Some(reply),
             Checked::Drop => None,
         }
@@ -189,6 +190,7 @@ impl Resolver {
     /// Replaces the upstreams and forgets every answer of the old ones.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<dyn Upstream>>) {
         self.engine.upstreams.replace(upstreams);
+        self.loops().look_after(self.upstreams());
         self.engine.notice_changes();
     }
 
@@ -197,7 +199,33 @@ impl Resolver {
         &self.engine.upstreams
     }
 
-    async fn reply(&self, query: Query, view: &Arc<View>, recording: &Recording) -> Vec<u8> {
+    /// Returns what is known about queries that come back.
+    pub fn loops(&self) -> &Arc<Loops> {
+        &self.engine.loops
+    }
+
+    /// Answers a query, unless it is one of ours that came back.
+    async fn judged(
+        &self,
+        packet: &[u8],
+        query: Query,
+        asker: &Asker,
+        recording: &Recording,
+    ) -> Vec<u8> {
+        let origin = Origin::of_query(packet);
+        if self.loops().judge(&query, origin, asker.address).is_some() {
+            return Loops::reply(&query);
+        }
+        self.reply(query, &asker.view, origin, recording).await
+    }
+
+    async fn reply(
+        &self,
+        query: Query,
+        view: &Arc<View>,
+        origin: Option<Origin>,
+        recording: &Recording,
+    ) -> Vec<u8> {
         let now = Instant::now();
         if let Some(resolution) = special::answer(&query, view) {
             note(recording, || Event::Rule {
@@ -220,7 +248,15 @@ impl Resolver {
                 self.renew_if_due(&entry, now, || (key, query.clone(), Arc::clone(view)));
                 Some(entry)
             }
-            None if query.rd => self.resolve(key, &query, view, recording).await,
+            None if query.rd => {
+                let key = match origin {
+                    // It may be on its way back to where a query of ours waits for it, so it waits for none.
+                    Some(origin) => Key::of_other_process(&query, origin.instance),
+                    None => key,
+                };
+                let asked = self.asked(key, &query, view, origin, recording);
+                self.resolve(asked).await
+            }
             None => {
                 note(recording, || Event::Flight(Flight::OwnRecordsOnly));
                 self.engine.local_only(&query, view).await.map(Arc::new)
@@ -246,200 +282,6 @@ impl Resolver {
         }
         entry.reply(&query, Instant::now())
     }
-
-    /// Resolves in a task of our own; `None` when there are too many already, or we are stopping.
-    async fn resolve(
-        &self,
-        key: Key,
-        query: &Query,
-        view: &Arc<View>,
-        recording: &Recording,
-    ) -> Option<Arc<Entry>> {
-        let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else {
-            self.engine.counts.shed();
-            note(recording, || Event::Shed);
-            return None;
-        };
-        let asked = self.asked(key, query, view, recording);
-        let resolving = async move {
-            let _permit = permit;
-            tokio::select! {
-                entry = asked.make() => Some(entry),
-                () = asked.stop.cancelled() => None,
-            }
-        };
-        self.tasks
-            .spawn(resolving.instrument(trace_span!("resolve")))
-            .await
-            .ok()?
-    }
-
-    /// Makes an answer anew in the background, if its time is nearly over and it is wanted.
-    fn renew_if_due(
-        &self,
-        entry: &Arc<Entry>,
-        now: Instant,
-        question: impl FnOnce() -> (Key, Query, Arc<View>),
-    ) {
-        if !self.engine.prefetch || !entry.is_due(now) {
-            return;
-        }
-        let Ok(permit) = Arc::clone(&self.renewals).try_acquire_owned() else {
-            return entry.put_off();
-        };
-        self.engine.counts.renewed();
-        let (key, query, view) = question();
-        let (asked, entry) = (self.asked(key, &query, &view, &None), Arc::clone(entry));
-        let renewing = async move {
-            let _permit = permit;
-            let cache = &asked.engine.cache;
-            tokio::select! {
-                () = cache.renew(&asked.key, &entry, || asked.renew(&entry)) => {}
-                () = asked.stop.cancelled() => {}
-            }
-        };
-        self.tasks.spawn(renewing.instrument(trace_span!("renew")));
-    }
-
-    fn asked(&self, key: Key, query: &Query, view: &Arc<View>, recording: &Recording) -> Asked {
-        Asked {
-            engine: Arc::clone(&self.engine),
-            key,
-            query: query.clone(),
-            view: Arc::clone(view),
-            recording: recording.clone(),
-            tasks: self.tasks.clone(),
-            stop: self.stop.clone(),
-        }
-    }
-}
-
-impl Engine {
-    /// Resolves a query for everyone who waits for it.
-    async fn lead(&self, query: &Query, view: &View, recording: &Recording) -> Entry {
-        let candidates = candidates(&query.name, view);
-        let (resolution, aliases) = match self.flights.try_acquire() {
-            // Shed: not remembered, the next query may find room.
-            Err(_) => {
-                self.counts.shed();
-                note(recording, || Event::Shed);
-                (Resolution::failure(false), vec![])
-            }
-            Ok(_) if candidates.is_empty() => {
-                note(recording, || Event::Verdict(Verdict::NothingToTry));
-                (Resolution::empty(ResponseCode::REFUSED), vec![])
-            }
-            Ok(_flight) => {
-                let (members, before) = (self.upstreams.members(), self.upstreams.epoch());
-                let fanout = self.fanout(query, view, members, recording);
-                let mut outcomes = fanout.run(&candidates).await;
-                // A failure from before an upstream came back tells nothing about now.
-                outcomes.keeps_failure &= self.upstreams.epoch() == before;
-                let aliases = outcomes.aliases.clone();
-                let passed_over = outcomes.verdict.passed_over;
-                explained::note_outcomes(recording, &query.name, &candidates, &outcomes);
-                let resolution = conclude(&query.name, &candidates, outcomes);
-                explained::note_kept(recording, &resolution, passed_over);
-                (resolution, aliases)
-            }
-        };
-        trace!(name = %query.name, rtype = %query.rtype, code = %resolution.code, keep = resolution.keep, "resolved");
-        finish(query, view, candidates, aliases, &resolution)
-    }
-
-    /// Forgets what was kept under upstreams that have changed since (K6, K12).
-    fn notice_changes(&self) {
-        let now = self.upstreams.epoch();
-        if self.noticed.replaced.is_news(now.replaced) {
-            self.cache.flush();
-        }
-        if self.noticed.recoveries.is_news(now.recoveries) {
-            self.cache.forget_failures(Instant::now());
-        }
-    }
-
-    /// Answers a query that asks for no recursion, if our own records alone can.
-    async fn local_only(&self, query: &Query, view: &View) -> Option<Entry> {
-        let candidates = candidates(&query.name, view);
-        let outcomes = self
-            .fanout(query, view, Arc::from([]), &None)
-            .run(&candidates)
-            .await;
-        let aliases = outcomes.aliases.clone();
-        let resolution = conclude(&query.name, &candidates, outcomes);
-        (resolution.code != ResponseCode::SERVFAIL)
-            .then(|| finish(query, view, candidates, aliases, &resolution))
-    }
-
-    fn fanout(
-        &self,
-        query: &Query,
-        view: &View,
-        members: Arc<[Arc<Member>]>,
-        recording: &Recording,
-    ) -> Fanout {
-        let is_probe = query.name.is_root() && query.rtype == RecordType::NS;
-        let total = if is_probe {
-            self.total.get().min(PROBE_TOTAL)
-        } else {
-            self.total.get()
-        };
-        Fanout {
-            members,
-            local: Arc::clone(&self.local),
-            cluster_domain: view.cluster_domain.clone(),
-            kind: Kind {
-                rtype: query.rtype,
-                dnssec_ok: query.dnssec_ok(),
-                checking_disabled: query.cd,
-            },
-            order: self.order,
-            policy: self.policy,
-            deadline: Instant::now() + total,
-            spent: Arc::new(AtomicUsize::new(0)),
-            recording: recording.clone(),
-        }
-    }
-}
-
-/// Turns the verdict into an answer under the asked name.
-fn conclude(asked: &Name, candidates: &[Candidate], outcomes: Outcomes) -> Resolution {
-    let Outcomes {
-        verdict,
-        finding,
-        keeps_failure,
-        reason,
-        ..
-    } = outcomes;
-    match verdict.result {
-        Settled::Data(spot) => data(asked, &candidates[spot.candidate], finding, &verdict),
-        Settled::NoData(spot, ttl) => {
-            no_data(asked, &candidates[spot.candidate], finding, ttl, &verdict)
-        }
-        Settled::NxDomain(spot, ttl) => no_name(asked, candidates, spot.candidate, finding, ttl),
-        Settled::Failed => Resolution {
-            reason,
-            ..Resolution::failure(keeps_failure)
-        },
-    }
-}
-
-fn finish(
-    query: &Query,
-    view: &View,
-    candidates: Vec<Candidate>,
-    aliases: Vec<Name>,
-    resolution: &Resolution,
-) -> Entry {
-    let tried = candidates
-        .into_iter()
-        .map(|candidate| candidate.name)
-        .filter(|name| *name != query.name);
-    let asked = std::iter::once(query.name.clone())
-        .chain(tried)
-        .chain(aliases);
-    let dependencies = Dependencies::new(asked, &resolution.answer, &view.cluster_domain);
-    Entry::new(query, resolution, dependencies, Instant::now())
 }
 
 impl std::fmt::Debug for ResolverConfig {

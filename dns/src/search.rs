@@ -76,6 +76,15 @@ pub(crate) fn candidates(asked: &Name, view: &View) -> Vec<Candidate> {
     ranked
 }
 
+/// Returns the asked name alone, if it may be sent.
+pub(crate) fn alone(asked: &Name, view: &View) -> Vec<Candidate> {
+    let bare = candidate(asked.clone(), Stage::First, false, view);
+    may_send_bare(view, asked)
+        .then_some(bare)
+        .into_iter()
+        .collect()
+}
+
 /// Says whether a name is asked as it is, in every view alike: names under the cluster domain or a
 /// configured zone, reverse names, and the root.
 pub(crate) fn never_expanded(asked: &impl AsName, view: &View) -> bool {

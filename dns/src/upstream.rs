@@ -36,6 +36,7 @@ pub(crate) use self::reply::HEADER;
 pub(crate) use self::rtt::Rtt;
 pub use self::spec::{Protocol, UpstreamSpec, UpstreamSpecError};
 pub use self::trust::{Trust, TrustError};
+use crate::message::{CLASS_IN, Origin};
 use crate::name::{Name, RecordType};
 
 /// Speaks DNS to one configured server.
@@ -45,6 +46,12 @@ use crate::name::{Name, RecordType};
 pub trait Upstream: Send + Sync + 'static {
     /// Returns the server this upstream speaks to.
     fn spec(&self) -> &UpstreamSpec;
+
+    /// Tells whether the server is believed to keep the spelling of names, so that a spelling
+    /// drawn at random says something when it comes back.
+    fn keeps_case(&self) -> bool {
+        true
+    }
 
     /// Asks the question and returns the server's whole reply as wire bytes.
     ///
@@ -61,7 +68,7 @@ pub trait Upstream: Send + Sync + 'static {
 /// Holds one question for an upstream, without id and wire form, which the transport makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingQuery {
-    /// The name asked for, sent in this spelling.
+    /// The name asked for, sent in this spelling unless the server is known to lose it.
     pub name: Name,
     /// The record type asked for.
     pub rtype: RecordType,
@@ -71,4 +78,24 @@ pub struct OutgoingQuery {
     pub dnssec_ok: bool,
     /// Whether the server shall not validate (the CD flag).
     pub checking_disabled: bool,
+    /// Whether the spelling was drawn at random, so that a reply must repeat it exactly.
+    pub exact_case: bool,
+    /// What the server is told about where the query began, should it be one of ours.
+    pub origin: Option<Origin>,
+}
+
+impl OutgoingQuery {
+    /// Makes a question in the usual class without flags, in a spelling that means nothing.
+    #[must_use]
+    pub fn new(name: Name, rtype: RecordType) -> Self {
+        Self {
+            name,
+            rtype,
+            class: CLASS_IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+            exact_case: false,
+            origin: None,
+        }
+    }
 }

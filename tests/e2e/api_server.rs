@@ -102,86 +102,68 @@ fn an_api_server_that_goes_away_and_forgets_what_was_is_followed_again() -> Resu
 
 #[test]
 fn rotated_certificates_and_tokens_are_taken_up() -> Result<()> {
-    let lab = Lab::start()?;
-    let _manager = Manager::start(&lab)?;
-    let session = Session::connect(&lab, &[])?;
-    let watched = Watched::start(&lab, &session)?;
-    let mut checks = Checks::new();
-
-    lab.api.kill_api()?;
-    lab.api.renew_certificate(&lab.node)?;
-    lab.api.start_api(&lab.node)?;
-    checks.that(
-        "another certificate of the same authority",
-        watched.a_new_service_shows("books", "10.96.2.1"),
-    );
-    lab.api.kill_api()?;
-    lab.api.renew_authority(&lab.node)?;
-    lab.api.start_api(&lab.node)?;
-    checks.that(
-        "another authority",
-        watched.a_new_service_shows("papers", "10.96.2.2"),
-    );
-    lab.api
-        .rotate_token(&lab.node, MANAGER_ACCOUNT, "traffic-manager-2", &NAMESPACES)?;
-    // All its connections break, so that it has to show a token again.
-    lab.api.kill_api()?;
-    lab.api.start_api(&lab.node)?;
-    checks.that(
-        "another token",
-        watched.a_new_service_shows("letters", "10.96.2.3"),
-    );
-
-    watched.finish(&mut checks)?;
-    checks.that("the end", session.end_at_once());
-    checks.finish()?;
-    lab.finish();
-    Ok(())
+    in_a_session(|lab, watched, checks| {
+        lab.api.kill_api()?;
+        lab.api.renew_certificate(&lab.node)?;
+        lab.api.start_api(&lab.node)?;
+        checks.that(
+            "another certificate of the same authority",
+            watched.a_new_service_shows("books", "10.96.2.1"),
+        );
+        lab.api.kill_api()?;
+        lab.api.renew_authority(&lab.node)?;
+        lab.api.start_api(&lab.node)?;
+        checks.that(
+            "another authority",
+            watched.a_new_service_shows("papers", "10.96.2.2"),
+        );
+        lab.api
+            .rotate_token(&lab.node, MANAGER_ACCOUNT, "traffic-manager-2", &NAMESPACES)?;
+        // All its connections break, so that it has to show a token again.
+        lab.api.kill_api()?;
+        lab.api.start_api(&lab.node)?;
+        checks.that(
+            "another token",
+            watched.a_new_service_shows("letters", "10.96.2.3"),
+        );
+        Ok(())
+    })
 }
 
 #[test]
 fn rights_that_come_and_go_are_seen() -> Result<()> {
-    let lab = Lab::start()?;
-    let _manager = Manager::start(&lab)?;
-    let session = Session::connect(&lab, &[])?;
-    let watched = Watched::start(&lab, &session)?;
-    let mut checks = Checks::new();
-
-    let begin = Instant::now();
-    lab.api.withdraw(&lab.node, MANAGER_ACCOUNT, "shop")?;
-    let seen = until("shop to be forbidden", RIGHTS, || {
-        state_of(&lab, "shop", "forbidden")
-    });
-    tell("a withdrawn right is told after", begin.elapsed());
-    checks.that("withdrawn", seen);
-    lab.kubectl(&[
-        "create",
-        "service",
-        "clusterip",
-        "books",
-        "-n",
-        "shop",
-        "--tcp=80",
-        "--clusterip=10.96.2.1",
-    ])?;
-    checks.that(
-        "default goes on",
-        watched.a_new_service_shows("papers", "10.96.2.2"),
-    );
-    let begin = Instant::now();
-    lab.api.grant(&lab.node, MANAGER_ACCOUNT, "shop")?;
-    let granted = until("books.shop", RIGHTS, || {
-        watched.says("books.shop", "10.96.2.1")
-    });
-    tell("a granted right works after", begin.elapsed());
-    checks.that("granted", granted);
-    checks.that("synced", state_of(&lab, "shop", "synced"));
-
-    watched.finish(&mut checks)?;
-    checks.that("the end", session.end_at_once());
-    checks.finish()?;
-    lab.finish();
-    Ok(())
+    in_a_session(|lab, watched, checks| {
+        let begin = Instant::now();
+        lab.api.withdraw(&lab.node, MANAGER_ACCOUNT, "shop")?;
+        let seen = until("shop to be forbidden", RIGHTS, || {
+            state_of(lab, "shop", "forbidden")
+        });
+        tell("a withdrawn right is told after", begin.elapsed());
+        checks.that("withdrawn", seen);
+        lab.kubectl(&[
+            "create",
+            "service",
+            "clusterip",
+            "books",
+            "-n",
+            "shop",
+            "--tcp=80",
+            "--clusterip=10.96.2.1",
+        ])?;
+        checks.that(
+            "default goes on",
+            watched.a_new_service_shows("papers", "10.96.2.2"),
+        );
+        let begin = Instant::now();
+        lab.api.grant(&lab.node, MANAGER_ACCOUNT, "shop")?;
+        let granted = until("books.shop", RIGHTS, || {
+            watched.says("books.shop", "10.96.2.1")
+        });
+        tell("a granted right works after", begin.elapsed());
+        checks.that("granted", granted);
+        checks.that("synced", state_of(lab, "shop", "synced"));
+        Ok(())
+    })
 }
 
 #[test]
@@ -228,6 +210,22 @@ fn a_namespace_that_appears_later_has_its_services_at_once() -> Result<()> {
         watched.a_new_service_shows("papers", "10.96.2.2"),
     );
 
+    watched.finish(&mut checks)?;
+    checks.that("the end", session.end_at_once());
+    checks.finish()?;
+    lab.finish();
+    Ok(())
+}
+
+/// Lets something happen in a lab with a manager and a session: what was asked all the time must
+/// have been answered all the time.
+fn in_a_session(happens: impl FnOnce(&Lab, &Watched<'_>, &mut Checks) -> Result<()>) -> Result<()> {
+    let lab = Lab::start()?;
+    let _manager = Manager::start(&lab)?;
+    let session = Session::connect(&lab, &[])?;
+    let watched = Watched::start(&lab, &session)?;
+    let mut checks = Checks::new();
+    happens(&lab, &watched, &mut checks)?;
     watched.finish(&mut checks)?;
     checks.that("the end", session.end_at_once());
     checks.finish()?;

@@ -25,6 +25,9 @@ const START: Duration = Duration::from_secs(30);
 /// Far above what a change of trust takes: what is tested is that it is followed.
 const FOLLOWED: Duration = Duration::from_secs(30);
 
+/// An address of the machine that is not loopback.
+const OUTSIDE: &str = "192.0.2.99";
+
 /// The Services of the manager.
 const SERVICES: &str = "kind: List
 items:
@@ -44,7 +47,7 @@ struct World {
 impl World {
     fn start() -> Result<(Self, NameServer)> {
         let folder = tempfile::tempdir()?;
-        let machine = Machine::start("tools", "")?;
+        let machine = Machine::start("tools", &format!("ip addr add {OUTSIDE}/32 dev lo"))?;
         for (name, text) in [("services.yaml", SERVICES), ("resolv.conf", RESOLV_CONF)] {
             fs::write(folder.path().join(name), text)?;
         }
@@ -61,7 +64,7 @@ impl World {
     fn manager(&self, port: u16, more: &[&str]) -> Result<Daemon> {
         let mut command = self.machine.command(program("traffic-manager")?);
         command
-            .args(["serve", "--auth=port-forward", "--absolute-zone=example"])
+            .args(["serve", "--absolute-zone=example"])
             .arg(format!(
                 "--services={}",
                 self.path("services.yaml").display()
@@ -72,7 +75,7 @@ impl World {
             ))
             .arg(format!("--dns-listen=127.0.0.1:{port}"))
             .args(["--grpc-listen=127.0.0.1:0"])
-            .arg(format!("--admin-listen=127.0.0.1:{}", port + 6000))
+            .arg(format!("--admin-listen=[::]:{}", port + 6000))
             .args(more);
         let name = format!("traffic-manager-{port}");
         let daemon = Daemon::start(&name, &self.path("logs"), command)?;
@@ -294,18 +297,24 @@ fn dnsperf(world: &World, file: &str, more: &[&str]) -> Result<String> {
     world.machine.output(&[&words[..], more].concat())
 }
 
-/// Runs `traffic-manager upstreams` for the manager at port 1053.
+/// Runs `traffic-manager upstreams` for the manager at port 1053, and gives its exit code and what it
+/// printed.
 fn upstreams(world: &World, output: &str) -> Result<(Option<i32>, String)> {
+    let (code, said, _) = upstreams_at(world, "127.0.0.1", output)?;
+    Ok((code, said))
+}
+
+fn upstreams_at(
+    world: &World,
+    address: &str,
+    output: &str,
+) -> Result<(Option<i32>, String, String)> {
     let manager = program("traffic-manager")?.display().to_string();
-    let words = [
-        manager.as_str(),
-        "upstreams",
-        "--admin=127.0.0.1:7053",
-        "-o",
-        output,
-    ];
+    let admin = format!("--admin={address}:7053");
+    let words = [manager.as_str(), "upstreams", &admin, "-o", output];
     let ended = world.machine.run(&words)?;
-    Ok((ended.status.code(), String::from_utf8(ended.stdout)?))
+    let [said, error] = [ended.stdout, ended.stderr].map(String::from_utf8);
+    Ok((ended.status.code(), said?, error?))
 }
 
 fn until_upstreams(world: &World, code: i32, words: &[&str]) -> Result<()> {
@@ -340,6 +349,14 @@ fn an_encrypted_upstream_is_followed_through_a_change_of_authority() -> Result<(
         0,
         &["healthy", "dot", "127.0.0.1:8530", "dns.example"],
     )?;
+    let (code, said, error) = upstreams_at(&world, OUTSIDE, "json")?;
+    let refused = code == Some(69) && said.is_empty() && error.contains("403 Forbidden");
+    let outcome = if refused {
+        Ok(())
+    } else {
+        Err(anyhow!("{code:?} {said}{error}"))
+    };
+    checks.that("told to nobody outside", outcome);
     checks.equal(
         "trusted",
         answer("one.many.example"),

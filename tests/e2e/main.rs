@@ -15,6 +15,7 @@ mod drift;
 mod figures;
 mod hosts_shapes;
 mod kills;
+mod loops;
 mod manager;
 mod manager_replaced;
 mod modes;

@@ -8,6 +8,7 @@ use kubebridge_tests::{
     checks::Checks,
     dig::{Transport, dig},
     lab::{AUTHORS, Lab},
+    machine::Machine,
     prober::{Prober, Question, Report},
     product::{Manager, Session, must_be_as, status},
     snapshot::Snapshot,
@@ -41,9 +42,7 @@ fn a_replaced_manager_is_found_again_with_what_changed_meanwhile() -> Result<()>
         "books at first",
         shows(&lab, &resolver, "books", Some("10.96.2.1"), BACK),
     );
-    let outside = Prober::start(lab.laptop.on(), &resolver, Question::Outside)?;
-    let through_stub = Prober::start(lab.laptop.on(), "127.0.0.53", Question::Outside)?;
-    let inside = Prober::start(lab.laptop.on(), &resolver, CLUSTER_NAME)?;
+    let asked = Asked::start(lab.laptop.on(), &resolver)?;
 
     manager.kill()?;
     let replaced = back_after(&lab, "replaced at once", || Manager::start_again(&lab));
@@ -67,19 +66,7 @@ fn a_replaced_manager_is_found_again_with_what_changed_meanwhile() -> Result<()>
     );
     tell("changes made while it was away show after", begin.elapsed());
 
-    judge(
-        &mut checks,
-        "outside names at our resolver",
-        outside.finish()?,
-    );
-    judge(
-        &mut checks,
-        "outside names at the stub",
-        through_stub.finish()?,
-    );
-    let inside = inside.finish()?;
-    say("a cluster name", &inside);
-    checks.that("a cluster name is never denied", inside.must_not_deny());
+    asked.finish(&mut checks)?;
     checks.that("the end", session.end_at_once());
     checks.that("after it", must_be_as(&lab, &before));
     drop(manager);
@@ -98,6 +85,43 @@ fn a_way_that_swallows_all_is_seen_and_taken_again_when_it_is_back() -> Result<(
     a_cut_way("drop")
 }
 
+/// What is asked every 10 ms while it happens.
+struct Asked {
+    outside: Prober,
+    through_stub: Prober,
+    inside: Prober,
+}
+
+impl Asked {
+    fn start(laptop: &Machine, resolver: &str) -> Result<Self> {
+        let asked = Self {
+            outside: Prober::start(laptop, resolver, Question::Outside)?,
+            through_stub: Prober::start(laptop, "127.0.0.53", Question::Outside)?,
+            inside: Prober::start(laptop, resolver, CLUSTER_NAME)?,
+        };
+        // A name that was never answered has no last answer to be given.
+        asked.inside.answered(BACK)?;
+        Ok(asked)
+    }
+
+    /// Fails the checks if an outside name did, or if it was ever said that the Service is not
+    /// there. Questions on their way when the manager falls silent do fail.
+    fn finish(self, checks: &mut Checks) -> Result<()> {
+        for (what, prober) in [
+            ("outside names at our resolver", self.outside),
+            ("outside names at the stub", self.through_stub),
+        ] {
+            let report = prober.finish()?;
+            say(what, &report);
+            checks.that(what, report.must_be_without_failure());
+        }
+        let inside = self.inside.finish()?;
+        say("a cluster name", &inside);
+        checks.that("a cluster name is never denied", inside.must_not_deny());
+        Ok(())
+    }
+}
+
 /// Cuts the way to the manager for a while by a firewall rule that does `verdict`.
 fn a_cut_way(verdict: &str) -> Result<()> {
     let lab = Lab::start()?;
@@ -108,9 +132,7 @@ fn a_cut_way(verdict: &str) -> Result<()> {
     let resolver = session.resolver()?;
     let during = Snapshot::take(laptop)?;
     let mut checks = Checks::new();
-    let outside = Prober::start(laptop, &resolver, Question::Outside)?;
-    let through_stub = Prober::start(laptop, "127.0.0.53", Question::Outside)?;
-    let inside = Prober::start(laptop, &resolver, CLUSTER_NAME)?;
+    let asked = Asked::start(laptop, &resolver)?;
 
     let port = lab.relay.address().port();
     let begin = Instant::now();
@@ -143,19 +165,7 @@ nft add rule inet cut out tcp sport {port} {verdict}"
         shows(&lab, &resolver, "authors", Some(AUTHORS), BACK),
     );
 
-    judge(
-        &mut checks,
-        "outside names at our resolver",
-        outside.finish()?,
-    );
-    judge(
-        &mut checks,
-        "outside names at the stub",
-        through_stub.finish()?,
-    );
-    let inside = inside.finish()?;
-    say("a cluster name", &inside);
-    checks.that("a cluster name is never denied", inside.must_not_deny());
+    asked.finish(&mut checks)?;
     checks.that("the end", session.end_at_once());
     checks.that("after it", must_be_as(&lab, &before));
     checks.finish()?;
@@ -213,11 +223,6 @@ fn shows(
         ensure!(there == address.is_some(), "the hosts file has {hosts}");
         Ok(())
     })
-}
-
-fn judge(checks: &mut Checks, what: &str, report: Report) {
-    say(what, &report);
-    checks.that(what, report.must_be_without_failure());
 }
 
 #[expect(clippy::print_stderr, reason = "the counts are what is shown")]

@@ -55,6 +55,27 @@ impl CoreDns {
         Ok(Self(daemon))
     }
 
+    /// Starts it in `machine` with a configuration of the test's own, which logs; returns when it
+    /// serves.
+    pub fn start_with(
+        parts: &Parts,
+        name: &str,
+        folder: &Path,
+        machine: &Machine,
+        corefile: &str,
+    ) -> Result<Self> {
+        let file = folder.join(format!("{name}.corefile"));
+        fs::write(&file, corefile)?;
+        let mut command = machine.command(parts.path("COREDNS")?);
+        command.arg("-conf").arg(&file);
+        let daemon = Daemon::start(name, &folder.join("logs"), command)?;
+        // Printed once all servers listen.
+        daemon.until_line("CoreDNS to serve", START, |line| {
+            line.starts_with("CoreDNS-")
+        })?;
+        Ok(Self(daemon))
+    }
+
     /// The names asked so far, in lower case without a final dot, each as often as it was asked.
     pub fn queries(&self) -> Result<Vec<String>> {
         // [INFO] 10.96.0.10:40123 - 4711 "A IN www.example.org. udp 45 false 1232" NOERROR …

@@ -108,6 +108,36 @@ pub struct Lab {
     finished: bool,
 }
 
+/// The laptop's address in its network.
+pub const LAPTOP: &str = "192.0.2.10";
+
+/// Where the cluster runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Somewhere else, with a DNS server of its own for outside names.
+    Remote,
+    /// On the laptop, as kind, k3d and minikube do it: CoreDNS sends outside names to the laptop's
+    /// own resolver.
+    Local,
+}
+
+impl Shape {
+    fn forward(self) -> &'static str {
+        match self {
+            Self::Remote => CLUSTER_OUTSIDE,
+            Self::Local => LAPTOP,
+        }
+    }
+
+    /// What systemd-resolved is told beside its server.
+    fn resolved(self) -> String {
+        match self {
+            Self::Remote => String::new(),
+            Self::Local => format!("DNSStubListenerExtra={LAPTOP}\n"),
+        }
+    }
+}
+
 /// The two sides, started at the same time: most of the wait is the Kubernetes API.
 struct ClusterSide {
     api: ControlPlane,
@@ -124,6 +154,15 @@ struct LaptopSide {
 impl Lab {
     /// Starts all parts and waits until each answers.
     pub fn start() -> Result<Self> {
+        Self::start_as(Shape::Remote)
+    }
+
+    /// As [`start`](Self::start), with a cluster whose DNS leads to the laptop's own resolver.
+    pub fn start_local() -> Result<Self> {
+        Self::start_as(Shape::Local)
+    }
+
+    fn start_as(shape: Shape) -> Result<Self> {
         let parts = Parts::find()?;
         let folder = open_folder()?;
         let at = folder.path();
@@ -133,8 +172,8 @@ impl Lab {
         wire(&internet, &laptop, &node)?;
 
         let (cluster, near) = thread::scope(|scope| {
-            let cluster = scope.spawn(|| cluster_side(&parts, at, &node));
-            let near = laptop_side(&parts, at, &internet, laptop);
+            let cluster = scope.spawn(|| cluster_side(&parts, at, &node, shape));
+            let near = laptop_side(&parts, at, &internet, laptop, shape);
             let cluster = cluster
                 .join()
                 .map_err(|_| anyhow!("the cluster's thread died"));
@@ -205,11 +244,11 @@ ip link set laptop up
 ip link set node up
 ip route add unreachable 10.0.0.0/8"
     ))?;
-    laptop.shell(
-        "ip addr add 192.0.2.10/24 dev eth0
+    laptop.shell(&format!(
+        "ip addr add {LAPTOP}/24 dev eth0
 ip link set eth0 up
-ip route add default via 192.0.2.1",
-    )?;
+ip route add default via 192.0.2.1"
+    ))?;
     node.shell(&format!(
         "ip addr add {NODE}/24 dev eth0
 ip addr add {CLUSTER_DNS}/32 dev lo
@@ -230,14 +269,14 @@ ip route add default via 198.51.100.1"
     Ok(())
 }
 
-fn cluster_side(parts: &Parts, at: &Path, node: &Machine) -> Result<ClusterSide> {
+fn cluster_side(parts: &Parts, at: &Path, node: &Machine, shape: Shape) -> Result<ClusterSide> {
     let private = [(DOCS_TARGET, DOCS)];
     let logs = at.join("logs");
     let outside = Outside::start("cluster-outside", &logs, node, CLUSTER_OUTSIDE, &private)?;
     let api = ControlPlane::start(parts, at, node, NODE)?;
     api.apply(node, SERVICES)?;
     let kubeconfig = api.kubeconfig("coredns");
-    let coredns = CoreDns::start(parts, at, node, CLUSTER_DNS, &kubeconfig, CLUSTER_OUTSIDE)?;
+    let coredns = CoreDns::start(parts, at, node, CLUSTER_DNS, &kubeconfig, shape.forward())?;
     Ok(ClusterSide {
         api,
         coredns,
@@ -250,10 +289,11 @@ fn laptop_side(
     at: &Path,
     internet: &Machine,
     laptop: Machine,
+    shape: Shape,
 ) -> Result<LaptopSide> {
     Ok(LaptopSide {
         outside: Outside::start("outside", &at.join("logs"), internet, OUTSIDE_DNS, &[])?,
-        laptop: Laptop::start(parts, at, laptop, OUTSIDE_DNS)?,
+        laptop: Laptop::start(parts, at, laptop, OUTSIDE_DNS, &shape.resolved())?,
         lookup: Lookup::build(at)?,
     })
 }

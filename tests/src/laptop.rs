@@ -86,8 +86,14 @@ mount -t overlay -o lowerdir=/var/lib,upperdir={folder}/state/upper,workdir={fol
     }
 
     /// Starts D-Bus and systemd-resolved on `machine`, whose network must be there, with the DNS
-    /// server `dns` for all names.
-    pub fn start(parts: &Parts, folder: &Path, mut machine: Machine, dns: &str) -> Result<Self> {
+    /// server `dns` for all names, and with more lines in its configuration.
+    pub fn start(
+        parts: &Parts,
+        folder: &Path,
+        mut machine: Machine,
+        dns: &str,
+        more: &str,
+    ) -> Result<Self> {
         let root = parts.path("RESOLVED_ROOT")?.display().to_string();
         let bus = folder.join("bus");
         let libraries = format!("{root}/usr/lib/x86_64-linux-gnu");
@@ -104,7 +110,7 @@ mount -t overlay -o lowerdir=/var/lib,upperdir={folder}/state/upper,workdir={fol
             "PATH",
             &format!("{root}/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
         );
-        write_configuration(folder, &bus, dns)?;
+        write_configuration(folder, &bus, dns, more)?;
 
         let logs = folder.join("logs");
         let mut command = machine.command("dbus-daemon");
@@ -184,12 +190,12 @@ mount -t overlay -o lowerdir=/var/lib,upperdir={folder}/state/upper,workdir={fol
     }
 }
 
-fn write_configuration(folder: &Path, bus: &Path, dns: &str) -> Result<()> {
+fn write_configuration(folder: &Path, bus: &Path, dns: &str, more: &str) -> Result<()> {
     let etc = folder.join("etc");
     fs::create_dir_all(etc.join("systemd"))?;
     fs::write(
         etc.join("systemd/resolved.conf"),
-        format!("[Resolve]\nDNS={dns}\nLLMNR=no\nMulticastDNS=no\nDNSSEC=no\n"),
+        format!("[Resolve]\nDNS={dns}\nLLMNR=no\nMulticastDNS=no\nDNSSEC=no\n{more}"),
     )?;
     let nsswitch = fs::read_to_string(etc.join("nsswitch.conf"))?;
     let mut text: String = nsswitch

@@ -27,7 +27,7 @@ const RECORDS: &[&str] = &[
 ];
 
 /// A name and its address that only those inside see.
-pub(crate) type Private<'a> = (&'a str, &'a str);
+pub type Private<'a> = (&'a str, &'a str);
 
 /// The running server.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Outside(Daemon);
 
 impl Outside {
     /// Starts it in `machine` on `address`, one of the machine's own, with `more` names.
-    pub(crate) fn start(
+    pub fn start(
         name: &str,
         logs: &Path,
         machine: &Machine,

@@ -10,7 +10,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     machine::{Machine, enter_network},
+    wait::until,
     wire::{has_address, head, query},
 };
 
@@ -71,6 +72,7 @@ impl Question {
 #[derive(Debug)]
 pub struct Prober {
     stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     asking: JoinHandle<Result<Report>>,
 }
 
@@ -85,6 +87,8 @@ impl Prober {
         );
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let answered = Arc::new(AtomicUsize::new(0));
+        let good = Arc::clone(&answered);
         let asking = thread::spawn(move || {
             enter_network(process)?;
             let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -95,11 +99,24 @@ impl Prober {
                 question,
                 waiting: BTreeMap::new(),
                 last_good: Instant::now(),
+                good,
                 report: Report::default(),
             }
             .run(&stopped)
         });
-        Ok(Self { stop, asking })
+        Ok(Self {
+            stop,
+            answered,
+            asking,
+        })
+    }
+
+    /// Waits for the first good answer.
+    pub fn answered(&self, limit: Duration) -> Result<()> {
+        until("a first answer", limit, || {
+            ensure!(self.answered.load(Ordering::Relaxed) > 0, "none is good");
+            Ok(())
+        })
     }
 
     /// Stops asking once enough was asked, waits for the answers, and reports.
@@ -165,6 +182,7 @@ struct Series {
     question: Question,
     waiting: BTreeMap<u16, Instant>,
     last_good: Instant,
+    good: Arc<AtomicUsize>,
     report: Report,
 }
 
@@ -232,6 +250,7 @@ impl Series {
         let now = Instant::now();
         self.report.longest_gap = self.report.longest_gap.max(now - self.last_good);
         self.last_good = now;
+        self.good.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&mut self, kind: String) {

@@ -177,13 +177,18 @@ impl Connected<IncomingStream<'_, Limited>> for Peer {
     }
 }
 
+/// Tells whether a peer is in this pod, or came through a port-forward.
+fn is_inside(peer: SocketAddr) -> bool {
+    // On `[::]` a peer on 127.0.0.1 has an IPv6 address.
+    peer.ip().to_canonical().is_loopback()
+}
+
 async fn upstreams(
     State(readiness): State<Readiness>,
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
 ) -> impl IntoResponse {
     std::future::ready(()).await;
-    // On `[::]` a peer on 127.0.0.1 has an IPv6 address.
-    if !peer.ip().to_canonical().is_loopback() {
+    if !is_inside(peer) {
         let text = "from loopback only: use `kubectl exec` or `kubectl port-forward`\n";
         return (
             StatusCode::FORBIDDEN,
@@ -258,6 +263,21 @@ mod tests {
                 resolves(Zones::Ours, &upstreams).0,
             );
             assert_eq!(found, (alone, with_services), "{states:?}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_inside() {
+        for (peer, inside) in [
+            ("127.0.0.1:9", true),
+            ("127.9.9.9:9", true),
+            ("[::1]:9", true),
+            ("[::ffff:127.0.0.1]:9", true),
+            ("10.244.0.7:9", false),
+            ("[::ffff:10.244.0.7]:9", false),
+            ("[fd00::7]:9", false),
+        ] {
+            assert_eq!(is_inside(peer.parse().unwrap()), inside, "{peer}");
         }
     }
 

@@ -26,6 +26,7 @@ use crate::guard::Guarded;
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
+use crate::own::Own;
 use crate::records::{Authority, ServiceRecords, full_name, reverse_name};
 use crate::sessions::{Sessions, ViewIds};
 use crate::source::{Opened, Told};
@@ -137,6 +138,21 @@ pub async fn start(config: Config) -> Result<Running> {
     })
 }
 
+/// Has loops looked for. What can be known at once is, before the first query.
+fn watch_for_loops(own: Own, shutdown: &CancellationToken, tasks: &mut Tasks) {
+    own.tell();
+    let (loops, stop) = (Arc::clone(&own.loops), shutdown.clone());
+    spawn(tasks, "loops", async move {
+        loops.run(stop).await;
+        Ok(())
+    });
+    let following = own.follow(shutdown.clone());
+    spawn(tasks, "own addresses", async move {
+        following.await;
+        Ok(())
+    });
+}
+
 /// What the listeners are for, with what keeps it up.
 struct Faces {
     handler: Arc<PlainDns>,
@@ -160,6 +176,13 @@ impl Faces {
             admin,
             addresses,
         } = listeners;
+        let own = Own {
+            loops: Arc::clone(self.handler.resolver.loops()),
+            bound: addresses.dns.clone(),
+            plain: self.handler.plain.clone(),
+            sessions: Arc::clone(&self.service.sessions),
+        };
+        watch_for_loops(own, shutdown, tasks);
         let sweeping = Arc::clone(&self.service.sessions).sweep_until(shutdown.clone());
         spawn(tasks, "sessions", done(sweeping));
         let (upstreams, stop) = (Arc::clone(&self.readiness.upstreams), shutdown.clone());

@@ -19,6 +19,7 @@ pub mod limit;
 pub mod listeners;
 pub mod manifests;
 pub mod metrics;
+mod own;
 pub mod records;
 pub mod run;
 pub mod sessions;

@@ -3,6 +3,7 @@
 //! Who may open one is decided by [`access`](crate::access). A session ends when its tokens expire
 //! or nobody uses it, which is audited; its streams wait for that by their [`Lease`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -160,6 +161,14 @@ impl Sessions {
         *session.admitted.lock() = admission;
         session.about(|about| self.audit.renewed(about, &version));
         Ok(session)
+    }
+
+    /// Returns the suffixes outside the cluster domain that sessions send here.
+    #[must_use]
+    pub fn domains(&self) -> BTreeSet<Name> {
+        let domains = |session: &Arc<Session>| session.grant.borrow().domains.clone();
+        let sessions = self.table.iter();
+        sessions.flat_map(|entry| domains(entry.value())).collect()
     }
 
     /// Finds a session and counts that as use of it.

@@ -277,3 +277,33 @@ async fn what_is_no_query_is_not_forwarded() {
     assert_eq!(world.resolver.answer(response).await, None);
     assert!(world.asked.lock().is_empty() && world.originals.received().is_empty());
 }
+
+#[tokio::test]
+async fn loops_07_a_query_that_comes_back_from_an_original_server_fails_at_once() {
+    let world = World::new(authors()).await;
+    let silent = LoopbackServer::saying(Answer::silence()).await;
+    world.resolver.originals.replace(&[silent.address()]);
+    let name = "www.example.com".parse().unwrap();
+    let query = encode_query(9, &name, RecordType::A, QueryOptions::default());
+    let resolver = Arc::clone(&world.resolver);
+    let asking = tokio::spawn(async move { resolver.answer(query).await });
+    silent.receives(1).await;
+
+    // What the server got comes in again, as by a resolver of the machine that reads our settings.
+    let sent = silent.received()[0].message.clone();
+    let reply = world.resolver.answer(sent.clone()).await.unwrap();
+
+    assert_eq!(answers(&reply).unwrap().code, ResponseCode::SERVFAIL);
+    assert!(reply.ends_with(b"loop"), "{reply:?}");
+    assert!(
+        !sent.windows(4).any(|bytes| bytes == b"kb\0\x01"),
+        "it tells of no process"
+    );
+    // The same question of a program, in its own spelling, is no loop: it is asked too.
+    let own = encode_query(7, &name, RecordType::A, QueryOptions::default());
+    let resolver = Arc::clone(&world.resolver);
+    let second = tokio::spawn(async move { resolver.answer(own).await });
+    silent.receives(2).await;
+    asking.abort();
+    second.abort();
+}

@@ -18,6 +18,8 @@ use crate::server::{Death, Server};
 const AT_ONCE: usize = 5;
 /// The time between two questions of a trial.
 const EVERY: Duration = Duration::from_millis(20);
+/// The first is the faster one, so that every policy asks it until it dies.
+const ROUND_TRIPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(8)];
 /// No trial takes longer; one that does is a failure and ends the program.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -77,8 +79,8 @@ async fn trial(who: Who, death: Death, network: u8, index: u32) -> Trial {
     let [.., high, low] = index.to_be_bytes();
     let host = |last| SocketAddr::from(([127, 77 + network, high, low], last));
     let addresses = [host(15_301), host(15_302)];
-    let mut first = Server::start(addresses[0]).await;
-    let _second = Server::start(addresses[1]).await;
+    let mut first = Server::start(addresses[0], ROUND_TRIPS[0]).await;
+    let _second = Server::start(addresses[1], ROUND_TRIPS[1]).await;
     let asker = Arc::new(Asker::new(who, &addresses));
     until(&asker, UpstreamState::Healthy).await;
 

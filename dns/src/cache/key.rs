@@ -63,6 +63,13 @@ impl Key {
         key
     }
 
+    /// Makes the key of a query that another process of ours sent: it shares no resolution with
+    /// anybody else's.
+    pub(crate) fn of_other_process(query: &Query, instance: u64) -> Self {
+        // The ids of views are counted from 1.
+        Self::new(query, Some(instance | 1 << 63))
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::loops::Loops;
 use crate::name::RecordType;
 use crate::test_util::{Answer, ScriptedUpstream, name};
 use crate::upstream::Upstream;
@@ -17,6 +18,13 @@ fn member(answer: Answer) -> (Arc<ScriptedUpstream>, Arc<Member>) {
     (upstream, member)
 }
 
+fn sending() -> Sending {
+    Sending {
+        loops: Loops::new(),
+        origin: None,
+    }
+}
+
 fn after(milliseconds: u64) -> Instant {
     Instant::now() + Duration::from_millis(milliseconds)
 }
@@ -28,10 +36,11 @@ fn slow() -> Answer {
 #[tokio::test(start_paused = true)]
 async fn the_same_question_is_sent_once_and_asked_in_lower_case() {
     let (upstream, member) = member(slow());
+    let sending = sending();
     let (upper, lower) = (name("WEB"), name("web"));
     let (first, second) = tokio::join!(
-        member.ask(&upper, KIND, after(1000)),
-        member.ask(&lower, KIND, after(1000))
+        member.ask(&upper, KIND, after(1000), &sending),
+        member.ask(&lower, KIND, after(1000), &sending)
     );
     assert_eq!(first.unwrap(), second.unwrap());
     assert_eq!(upstream.asked_names(), ["web"]);
@@ -41,6 +50,7 @@ async fn the_same_question_is_sent_once_and_asked_in_lower_case() {
 #[tokio::test(start_paused = true)]
 async fn other_flags_are_another_question_and_a_later_one_is_sent_again() {
     let (upstream, member) = member(slow());
+    let sending = sending();
     let web = name("web");
     let signed = Kind {
         dnssec_ok: true,
@@ -51,28 +61,29 @@ async fn other_flags_are_another_question_and_a_later_one_is_sent_again() {
         ..KIND
     };
     let _ = tokio::join!(
-        member.ask(&web, KIND, after(1000)),
-        member.ask(&web, signed, after(1000)),
-        member.ask(&web, unchecked, after(1000)),
+        member.ask(&web, KIND, after(1000), &sending),
+        member.ask(&web, signed, after(1000), &sending),
+        member.ask(&web, unchecked, after(1000), &sending),
     );
-    let _ = member.ask(&web, KIND, after(1000)).await;
+    let _ = member.ask(&web, KIND, after(1000), &sending).await;
     assert_eq!(upstream.asked().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exchange_goes_on_while_somebody_waits_and_ends_with_the_last() {
     let (upstream, member) = member(slow());
+    let sending = sending();
     let web = name("web");
     let impatient = tokio::time::timeout(
         Duration::from_millis(5),
-        member.ask(&web, KIND, after(1000)),
+        member.ask(&web, KIND, after(1000), &sending),
     );
-    let (gone, patient) = tokio::join!(impatient, member.ask(&web, KIND, after(1000)));
+    let (gone, patient) = tokio::join!(impatient, member.ask(&web, KIND, after(1000), &sending));
     assert!(gone.is_err() && patient.is_ok());
     assert_eq!(upstream.asked().len(), 1);
     let _ = tokio::time::timeout(
         Duration::from_millis(5),
-        member.ask(&web, KIND, after(1000)),
+        member.ask(&web, KIND, after(1000), &sending),
     )
     .await;
     assert_eq!((upstream.in_flight(), upstream.cancelled()), (0, 1));
@@ -82,12 +93,13 @@ async fn an_exchange_goes_on_while_somebody_waits_and_ends_with_the_last() {
 #[tokio::test(start_paused = true)]
 async fn a_joiner_has_its_own_deadline() {
     let (upstream, member) = member(Answer::silence());
+    let sending = sending();
     let web = name("web");
     let begun = Instant::now();
-    let leader = member.ask(&web, KIND, after(100));
+    let leader = member.ask(&web, KIND, after(100), &sending);
     let joiner = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        member.ask(&web, KIND, after(1000)).await
+        member.ask(&web, KIND, after(1000), &sending).await
     };
     let _ = tokio::join!(leader, joiner);
     assert_eq!(begun.elapsed(), Duration::from_millis(1050));
@@ -99,7 +111,9 @@ async fn the_window_follows_the_round_trip_within_bounds() {
     for (round_trip, window) in [(1, 100), (50, 150), (900, 300)] {
         let (_, member) = member(Answer::nxdomain(".").after(Duration::from_millis(round_trip)));
         assert_eq!(member.window(), Duration::from_millis(100));
-        let _ = member.ask(&name("web"), KIND, after(2000)).await;
+        let _ = member
+            .ask(&name("web"), KIND, after(2000), &sending())
+            .await;
         assert_eq!(member.window(), Duration::from_millis(window));
     }
 }

@@ -3,30 +3,49 @@
 //! Options are checked for form and otherwise ignored: they are hop-by-hop, so none passes on.
 
 use super::wire::{Frame, Located, Reader, Section};
-use super::{MessageError, UDP_PAYLOAD};
+use super::{MessageError, Origin, UDP_PAYLOAD};
 use crate::name::{RecordType, ResponseCode};
 
 const DNSSEC_OK: u32 = 0x8000;
 const OPTION_CLIENT_SUBNET: u16 = 8;
 const OPTION_COOKIE: u16 = 10;
-const OPTION_EXTENDED_ERROR: u8 = 15;
+const OPTION_EXTENDED_ERROR: u16 = 15;
 
 /// Tells askers with EDNS why they get the code they get (RFC 8914).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ExtendedError(pub(crate) u16);
+pub(crate) struct ExtendedError {
+    code: u16,
+    text: &'static str,
+}
 
 impl ExtendedError {
     /// The answer's time is over, and no upstream gave a newer one (RFC 8767).
-    pub(crate) const STALE: Self = Self(3);
+    pub(crate) const STALE: Self = Self::new(3, "");
     /// The same of a name that did not exist.
-    pub(crate) const STALE_NXDOMAIN: Self = Self(19);
+    pub(crate) const STALE_NXDOMAIN: Self = Self::new(19, "");
     /// Every upstream kept silent.
-    pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self(22);
+    pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self::new(22, "");
     /// The way to every upstream is broken.
-    pub(crate) const NETWORK_ERROR: Self = Self(23);
+    pub(crate) const NETWORK_ERROR: Self = Self::new(23, "");
+    /// The query had come back to us, or every upstream for it leads back to us.
+    pub(crate) const LOOP: Self = Self::new(0, "loop");
 
     /// The most octets that telling one takes.
-    pub(crate) const LENGTH: usize = 6;
+    pub(crate) const LENGTH: usize = 10;
+
+    const fn new(code: u16, text: &'static str) -> Self {
+        Self { code, text }
+    }
+
+    fn write(self, wire: &mut Vec<u8>) {
+        // The longest text has four letters.
+        let length = 2 + u16::try_from(self.text.len()).unwrap_or_default();
+        wire.extend_from_slice(&(4 + length).to_be_bytes());
+        wire.extend_from_slice(&OPTION_EXTENDED_ERROR.to_be_bytes());
+        wire.extend_from_slice(&length.to_be_bytes());
+        wire.extend_from_slice(&self.code.to_be_bytes());
+        wire.extend_from_slice(self.text.as_bytes());
+    }
 }
 
 /// What an OPT record says.
@@ -64,6 +83,25 @@ impl Edns {
         code: ResponseCode,
         reason: Option<ExtendedError>,
     ) {
+        self.write_fixed(wire, code);
+        match reason {
+            Some(reason) => reason.write(wire),
+            None => wire.extend_from_slice(&[0, 0]),
+        }
+    }
+
+    /// Appends the record of a query, with where it began.
+    pub(crate) fn write_from(&self, wire: &mut Vec<u8>, origin: Option<Origin>) {
+        self.write_fixed(wire, ResponseCode::NOERROR);
+        let length = origin.map_or(0, |_| Origin::LENGTH);
+        wire.extend_from_slice(&length.to_be_bytes());
+        if let Some(origin) = origin {
+            origin.write(wire);
+        }
+    }
+
+    /// Appends all but the options and their length.
+    fn write_fixed(&self, wire: &mut Vec<u8>, code: ResponseCode) {
         wire.push(0);
         wire.extend_from_slice(&RecordType::OPT.0.to_be_bytes());
         wire.extend_from_slice(&self.udp_size.to_be_bytes());
@@ -71,15 +109,6 @@ impl Edns {
         let ttl =
             upper_code | u32::from(self.version) << 16 | if self.dnssec_ok { DNSSEC_OK } else { 0 };
         wire.extend_from_slice(&ttl.to_be_bytes());
-        let options: &[u8] = match reason {
-            Some(ExtendedError(info)) => {
-                let [high, low] = info.to_be_bytes();
-                &[0, OPTION_EXTENDED_ERROR, 0, 2, high, low]
-            }
-            None => &[],
-        };
-        wire.extend_from_slice(&[0, if reason.is_some() { 6 } else { 0 }]);
-        wire.extend_from_slice(options);
     }
 
     /// Finds the OPT record of a client's query and checks it.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
-use super::{Asked, Asker, Engine, Resolver};
+use super::asked::Asked;
+use super::{Asker, Engine, Resolver};
 use crate::cache::{Entry, Key};
 use crate::explain::{
     CacheState, CacheUse, Event, Flight, Kept, NotKept, Recorder, Recording, Rule, Trace,
@@ -38,7 +39,7 @@ impl Resolver {
                 let (name, rtype) = (query.name.clone(), query.rtype);
                 recorder.push(Event::Question { name, rtype });
                 let recording = Some(Arc::clone(&recorder));
-                Some(self.reply(query, &asker.view, &recording).await)
+                Some(self.judged(packet, query, asker, &recording).await)
             }
             Checked::Reply(reply) => {
                 recorder.push(Event::NoQuestion);

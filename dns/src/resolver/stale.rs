@@ -4,19 +4,14 @@
 //! What was purged meanwhile is never given again, nor is anything for a query that was shed or
 //! looped: no upstream was asked, so none failed. What a stale answer looks like is the cache's.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug_span};
 
-use super::Engine;
-use crate::cache::{Entry, Ground, Key};
-use crate::explain::{Event, Recording, note};
-use crate::message::Query;
-use crate::view::View;
+use super::asked::Asked;
+use crate::cache::{Entry, Ground};
+use crate::explain::{Event, note};
 
 /// How long a client waits before it is given a stale answer; the upstreams go on being asked
 /// (the client response timer of RFC 8767 §5).
@@ -27,18 +22,6 @@ const PATIENCE: Duration = Duration::from_millis(1800);
 pub struct StaleSettings {
     /// How long after its time an answer may be given.
     pub longest: Duration,
-}
-
-/// One question with all that resolving it in the background takes.
-#[derive(Clone)]
-pub(super) struct Asked {
-    pub(super) engine: Arc<Engine>,
-    pub(super) key: Key,
-    pub(super) query: Query,
-    pub(super) view: Arc<View>,
-    pub(super) recording: Recording,
-    pub(super) tasks: TaskTracker,
-    pub(super) stop: CancellationToken,
 }
 
 impl Asked {
@@ -66,19 +49,6 @@ impl Asked {
         let stale = expired.revived(now);
         note(&self.recording, || Event::Cache(stale.state(now)));
         stale
-    }
-
-    /// Makes the answer anew; nothing when the present one is as good as what came.
-    pub(super) async fn renew(&self, present: &Entry) -> Option<Entry> {
-        let entry = self.resolve().await;
-        let worse = entry.is_servfail() && present.is_fresh(Instant::now());
-        (!worse).then_some(entry)
-    }
-
-    /// Asks whoever can know.
-    pub(super) async fn resolve(&self) -> Entry {
-        let (query, view) = (&self.query, &self.view);
-        self.engine.lead(query, view, &self.recording).await
     }
 
     fn usable<'a>(&self, ground: &'a Ground) -> Option<&'a Entry> {

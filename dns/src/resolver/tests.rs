@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::message::{Parsed, QueryOptions, answers, encode_query};
+use crate::name::RecordType;
 use crate::records::Local;
 use crate::test_util::{Answer, Record, ScriptedUpstream, name};
 use crate::upstreams::UpstreamState;
@@ -21,6 +22,7 @@ mod flights;
 mod health;
 mod hedged;
 mod local;
+mod loops;
 mod overload;
 mod protocol;
 mod renewing;

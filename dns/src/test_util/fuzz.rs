@@ -3,11 +3,12 @@
 //! They live here because they look at what no user of the crate sees; the committed corpus is
 //! replayed through them by an ordinary test. They make no bytes up themselves.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
+use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use super::name;
@@ -29,6 +30,14 @@ use crate::upstreams::{Settings, Upstreams};
 
 #[cfg(test)]
 mod tests;
+
+/// A clock for what would wait, if the reply were not there at once.
+static CLOCK: LazyLock<Runtime> = LazyLock::new(|| {
+    let clock = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    clock.expect("a runtime that only keeps time")
+});
 
 /// The bits of the header that no reply of ours sets: Z.
 const ZERO_BIT: u16 = 0x0040;
@@ -290,6 +299,8 @@ fn forwarded(asked: &Asked, packet: Vec<u8>) {
     };
     let second = Duration::from_secs(1);
     let upstreams = Upstreams::new(vec![Arc::new(upstream)], Settings::default());
+    // What waits beside the reply, even for nothing, wants a clock.
+    let _clock = CLOCK.enter();
     let forwarder = Forwarder::new(upstreams, second);
     let question = asked.packet();
     let reply = forwarder.forward(&question).now_or_never();

@@ -77,10 +77,11 @@ impl ScriptedUpstream {
         self.state.lock().asked.clone()
     }
 
-    /// Returns the names asked so far, in order, as text.
+    /// Returns the names asked so far, in order, as text in lower case.
     pub fn asked_names(&self) -> Vec<String> {
         let state = self.state.lock();
-        state.asked.iter().map(|q| q.name.to_string()).collect()
+        let text = |query: &OutgoingQuery| query.name.to_lowercase().to_string();
+        state.asked.iter().map(text).collect()
     }
 
     /// Counts the exchanges that were dropped before they ended.
@@ -159,6 +160,7 @@ fn encode(query: &OutgoingQuery) -> Vec<u8> {
         dnssec_ok: query.dnssec_ok,
         checking_disabled: query.checking_disabled,
         edns: true,
+        origin: query.origin,
     };
     encode_query(rand::random(), &query.name, query.rtype, options)
 }
@@ -179,13 +181,7 @@ mod tests {
     use crate::name::ResponseCode;
 
     fn query(text: &str) -> OutgoingQuery {
-        OutgoingQuery {
-            name: name(text),
-            rtype: RecordType::A,
-            class: 1,
-            dnssec_ok: false,
-            checking_disabled: false,
-        }
+        OutgoingQuery::new(name(text), RecordType::A)
     }
 
     #[tokio::test(start_paused = true)]
@@ -212,7 +208,7 @@ mod tests {
             answers(&other.unwrap()).unwrap().code,
             ResponseCode::NXDOMAIN
         );
-        assert_eq!(upstream.asked_names(), ["A.test", "b.test"]);
+        assert_eq!(upstream.asked_names(), ["a.test", "b.test"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use super::reply::{Verdict, judge_udp};
 use super::rtt::Rtt;
 use super::tcp::{Tcp, TcpChannel};
 use super::udp::{RECEIVE_BUFFER, UdpOutcome, ask_from_fresh_port};
-use super::wire::{AskOnce, EdnsMemory, Wire};
+use super::wire::{AskOnce, ServerMemory, Wire};
 use super::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
 
 /// UDP sockets open to one server: enough for every query of a busy laptop at a fresh port each,
@@ -40,7 +40,7 @@ pub struct Do53 {
     udp: Udp,
     tcp: TcpChannel,
     rtt: Mutex<Rtt>,
-    edns: EdnsMemory,
+    memory: ServerMemory,
 }
 
 enum Udp {
@@ -62,7 +62,7 @@ impl Do53 {
             udp,
             tcp: TcpChannel::new(Tcp::new(server)),
             rtt: Mutex::default(),
-            edns: EdnsMemory::default(),
+            memory: ServerMemory::default(),
         }
     }
 
@@ -79,15 +79,22 @@ impl Do53 {
 
 impl AskOnce for Do53 {
     async fn ask_once(&self, mut wire: Wire) -> Result<(Vec<u8>, Verdict), ExchangeError> {
+        let mut respelled = None;
         if let UdpOutcome::Reply(reply, rtt) = self.ask_udp(&mut wire).await? {
             self.rtt.lock().sample(rtt);
             match judge_udp(&reply, wire.has_edns(), RECEIVE_BUFFER) {
                 Verdict::Truncated => {}
-                verdict @ (Verdict::Final | Verdict::NoEdns) => return Ok((reply, verdict)),
+                // Whoever guesses ids does not know the spelling; over TCP it is the server.
+                _ if wire.is_respelled_in(&reply) => respelled = Some(reply),
+                verdict => return Ok((reply, verdict)),
             }
         }
-        let reply = self.tcp.ask(&mut wire).await?;
-        wire.judge_whole(reply)
+        match (self.tcp.ask(&mut wire).await, respelled) {
+            (Ok(reply), _) => wire.judge_whole(reply),
+            // A server without TCP that loses the spelling is of use in lower case.
+            (Err(_), Some(reply)) => Ok((reply, Verdict::Folded)),
+            (Err(error), None) => Err(error),
+        }
     }
 }
 
@@ -96,12 +103,16 @@ impl Upstream for Do53 {
         &self.spec
     }
 
+    fn keeps_case(&self) -> bool {
+        self.memory.keeps_case(Instant::now())
+    }
+
     fn exchange<'a>(
         &'a self,
         query: &'a OutgoingQuery,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<u8>, ExchangeError>> {
-        self.edns.ask(self, query, deadline).boxed()
+        self.memory.ask(self, query, deadline).boxed()
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::channel::{Channel, Transport};
 use super::reply::Verdict;
-use super::wire::{AskOnce, EdnsMemory, Wire};
+use super::wire::{AskOnce, ServerMemory, Wire};
 use super::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
 
 /// Speaks to one server over an encrypted connection.
@@ -17,7 +17,7 @@ use super::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
 pub(super) struct Encrypted<T: Transport> {
     spec: UpstreamSpec,
     channel: Arc<Channel<T>>,
-    edns: EdnsMemory,
+    memory: ServerMemory,
 }
 
 impl<T: Transport> Encrypted<T> {
@@ -26,7 +26,7 @@ impl<T: Transport> Encrypted<T> {
         Self {
             spec,
             channel,
-            edns: EdnsMemory::default(),
+            memory: ServerMemory::default(),
         }
     }
 }
@@ -43,12 +43,16 @@ impl<T: Transport> Upstream for Encrypted<T> {
         &self.spec
     }
 
+    fn keeps_case(&self) -> bool {
+        self.memory.keeps_case(Instant::now())
+    }
+
     fn exchange<'a>(
         &'a self,
         query: &'a OutgoingQuery,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<u8>, ExchangeError>> {
-        self.edns.ask(self, query, deadline).boxed()
+        self.memory.ask(self, query, deadline).boxed()
     }
 }
 

@@ -33,6 +33,9 @@ pub enum ExchangeError {
     /// Too many queries or sockets are in use towards this server.
     #[error("too many queries in flight to the upstream")]
     Overloaded,
+    /// The question came back to us, and nothing else was said to it.
+    #[error("the question came back to us")]
+    Looped,
     /// The server did not prove to be the one that was meant.
     #[error("the upstream is not trusted as `{server_name}`: {refusal}")]
     Tls {

@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::channel::{Age, Connection, Failure, SILENCE};
 use super::ids::{Ids, Outcome, Reason};
-use super::wire::{Edns, Wire};
+use super::wire::{Form, Wire};
 use super::{ExchangeError, OutgoingQuery};
 use crate::framing::{FrameError, FrameReader, frame};
 use crate::name::{Name, RecordType};
@@ -177,14 +177,8 @@ async fn at(time: Option<Instant>) {
 /// Returns a question that every resolver answers at once, whatever the answer. Nobody waits for
 /// it: its arrival is the sign.
 fn probe(ids: &Ids) -> Option<Vec<u8>> {
-    let question = OutgoingQuery {
-        name: Name::root(),
-        rtype: RecordType::NS,
-        class: 1,
-        dnssec_ok: false,
-        checking_disabled: false,
-    };
-    let mut wire = Wire::new(&question, Edns::Without).ok()?;
+    let question = OutgoingQuery::new(Name::root(), RecordType::NS);
+    let mut wire = Wire::new(&question, Form::PLAIN).ok()?;
     let ticket = ids.open(wire.question()).ok()?;
     let id = ticket.draw(Instant::now()).ok()?;
     frame(wire.with_id(id))

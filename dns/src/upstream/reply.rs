@@ -27,6 +27,8 @@ pub(crate) enum Verdict {
     Truncated,
     /// The server does not know EDNS: ask again without.
     NoEdns,
+    /// The name came back in another spelling than it was drawn in: ask again in lower case.
+    Folded,
 }
 
 impl Question {
@@ -44,6 +46,12 @@ impl Question {
         let (name, fixed) = self.0.split_at(self.0.len() - 4);
         // Label lengths are below 64, so folding ASCII letters cannot make two of them equal.
         echo[..name.len()].eq_ignore_ascii_case(name) && echo[name.len()..] == *fixed
+    }
+
+    /// Tells whether the reply, which has this question, spells it otherwise.
+    pub(crate) fn is_respelled_in(&self, reply: &[u8]) -> bool {
+        let echo = reply.get(HEADER..HEADER + self.0.len());
+        echo.is_some_and(|echo| *echo != *self.0)
     }
 }
 

@@ -16,7 +16,7 @@ use super::board::Board;
 use crate::flight::{Flights, Reply};
 use crate::health::{Event, Health};
 use crate::interpret::Kind;
-use crate::message::CLASS_IN;
+use crate::loops::{Outgoing, Sending};
 use crate::name::{Name, RecordType};
 use crate::upstream::{ExchangeError, OutgoingQuery, Upstream, UpstreamSpec};
 
@@ -49,8 +49,27 @@ impl Member {
     }
 
     /// Asks the upstream, or joins whoever is asking it the same already.
-    pub(crate) async fn ask(self: &Arc<Self>, name: &Name, kind: Kind, deadline: Instant) -> Reply {
-        self.flights.ask(self, name, kind, deadline).await
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        name: &Name,
+        kind: Kind,
+        deadline: Instant,
+        sending: &Sending,
+    ) -> Reply {
+        self.flights.ask(self, name, kind, deadline, sending).await
+    }
+
+    /// Makes a question one that is known again when it comes back, until the result is dropped.
+    pub(crate) fn prepare(
+        &self,
+        query: &mut OutgoingQuery,
+        waiter: &Name,
+        sending: &Sending,
+    ) -> Outgoing {
+        let keeps_case = self.upstream.keeps_case();
+        sending
+            .loops
+            .send(query, waiter, self.spec(), keeps_case, sending.origin)
     }
 
     /// Asks the upstream by an exchange of its own, and learns from how it ends.
@@ -67,13 +86,7 @@ impl Member {
 
     /// Asks for the root's name servers, which every resolver knows; any reply is a sign of life.
     pub(super) async fn probe(&self, patience: Duration) {
-        let query = OutgoingQuery {
-            name: Name::root(),
-            rtype: RecordType::NS,
-            class: CLASS_IN,
-            dnssec_ok: false,
-            checking_disabled: false,
-        };
+        let query = OutgoingQuery::new(Name::root(), RecordType::NS);
         let asked = Instant::now();
         match self.upstream.exchange(&query, asked + patience).await {
             Ok(_) => self.tell(Event::Replied { asked }),

@@ -130,13 +130,7 @@ async fn when_all_are_down_all_are_asked_in_order() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_avoided_while_nobody_watches_for_its_return() {
     let world = World::unwatched([Answer::failure(), good()]);
-    let query = crate::upstream::OutgoingQuery {
-        name: name("a.test"),
-        rtype: crate::name::RecordType::A,
-        class: 1,
-        dnssec_ok: false,
-        checking_disabled: false,
-    };
+    let query = crate::upstream::OutgoingQuery::new(name("a.test"), crate::name::RecordType::A);
     for _ in 0..3 {
         let member = Arc::clone(&world.set.members()[0]);
         let end = Instant::now() + ms(100);
@@ -209,7 +203,7 @@ async fn the_watch_tells_of_changes_and_not_of_every_failure() {
     assert!(down.fails > 100 && down.last_ok.is_none());
     assert_eq!(
         down.last_error.as_deref(),
-        Some("cannot exchange packets with the upstream")
+        Some("cannot exchange packets with the upstream: connection refused")
     );
 }
 

@@ -71,13 +71,7 @@ async fn ask_within(
     rtype: RecordType,
     limit: Duration,
 ) -> Result<Parsed, ExchangeError> {
-    let query = OutgoingQuery {
-        name: name.parse().unwrap(),
-        rtype,
-        class: 1,
-        dnssec_ok: false,
-        checking_disabled: false,
-    };
+    let query = OutgoingQuery::new(name.parse().unwrap(), rtype);
     let reply = upstream.exchange(&query, Instant::now() + limit).await?;
     Ok(answers(&reply).unwrap())
 }

@@ -248,7 +248,7 @@ async fn records_off_the_chain_answer_no_other_name() {
 
 /// S5
 #[tokio::test]
-async fn servers_that_fold_the_case_are_understood_at_the_first_try() {
+async fn servers_that_fold_the_case_are_believed_over_tcp_and_asked_in_lower_case_from_then_on() {
     for fold in [<[u8]>::to_ascii_uppercase, <[u8]>::to_ascii_lowercase] {
         for ports in POLICIES {
             let server = LoopbackServer::start(move |received| {
@@ -265,8 +265,76 @@ async fn servers_that_fold_the_case_are_understood_at_the_first_try() {
                 assert_echoes("folded", &packet, &reply, REPLY);
                 assert_eq!(shown(&reply), ["wWw.ExamplE.org 30 A 192.0.2.1"]);
             }
-            assert_eq!(world.asked(), [WEB], "the asker's case stays with us");
+            world
+                .udp(&query("another.Example.org", RecordType::A))
+                .await;
+            let received = world.received();
+            let sent: Vec<_> = received.iter().map(|r| (r.transport, spelled(r))).collect();
+            let [(_, first), (_, second), (third_way, third)] = &sent[..] else {
+                panic!("three queries: {sent:?}");
+            };
+            let ways = sent.iter().map(|(how, _)| *how);
+            assert_eq!(
+                ways.collect::<Vec<_>>(),
+                [Transport::Udp, Transport::Tcp, Transport::Udp]
+            );
+            assert_eq!((first, *third_way), (second, Transport::Udp));
+            assert_ne!(first, "wWw.ExamplE.org", "the asker's case stays with us");
+            assert_eq!(third, "another.example.org");
         }
+    }
+}
+
+/// S5
+#[tokio::test]
+async fn a_server_that_folds_the_case_and_has_no_tcp_is_asked_again_in_lower_case() {
+    for ports in POLICIES {
+        let server = LoopbackServer::start(move |received| {
+            if received.transport == Transport::Tcp {
+                return vec![Action::Close];
+            }
+            let mut reply = truth(received);
+            let end = 12 + question_of(&reply).len() - 4;
+            reply[12..end].make_ascii_lowercase();
+            vec![Action::Send(reply)]
+        });
+        let world = world_with(server.await, ports).await;
+        for packet in [web(), query("another.example.org", RecordType::A)] {
+            let reply = world.udp(&packet).await;
+            assert_echoes("folded", &packet, &reply, REPLY);
+            assert_eq!(parsed(&reply).answers.len(), 1);
+        }
+        let received = world.received();
+        let udp = received.iter().filter(|r| r.transport == Transport::Udp);
+        let sent: Vec<_> = udp.map(spelled).collect();
+        assert_eq!(sent[1..], [WEB, "another.example.org"]);
+        assert_ne!(sent[0], WEB);
+    }
+}
+
+fn spelled(received: &Received) -> String {
+    let question = question_of(&received.message);
+    let name = kubebridge_dns::name::Name::from_wire(&question[..question.len() - 4]);
+    name.unwrap().to_string()
+}
+
+/// S2
+#[tokio::test]
+async fn a_reply_in_another_spelling_is_not_believed_over_udp() {
+    for ports in POLICIES {
+        let server = LoopbackServer::start(move |received| {
+            if received.transport == Transport::Tcp {
+                return vec![Action::Send(truth(received))];
+            }
+            let mut forged = lie(received);
+            forged[12..].make_ascii_lowercase();
+            vec![Action::Send(forged)]
+        });
+        let world = world_with(server.await, ports).await;
+        let reply = world.udp(&web()).await;
+        assert_eq!(shown(&reply), [format!("{WEB} 30 A 192.0.2.1")]);
+        let ways: Vec<_> = world.received().iter().map(|r| r.transport).collect();
+        assert_eq!(ways, [Transport::Udp, Transport::Tcp]);
     }
 }
 

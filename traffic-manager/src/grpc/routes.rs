@@ -28,9 +28,9 @@ mod subscription;
 /// client gets 50 frames, and the first change after a quiet spell still goes out at once.
 const COALESCE: Duration = Duration::from_millis(20);
 
-/// The most routes in a page of a snapshot. The contract allows ten times as many, but a page is
-/// encoded into a buffer that stays with the stream, and 50 routes of usual length are 3 KB of the
-/// 8 KB that a subscriber may cost.
+/// The most routes in a page of a snapshot or a delta. The contract allows ten times as many, but
+/// a frame is encoded into a buffer that stays with the stream, and 50 routes of usual length are
+/// 3 KB of the 8 KB that a subscriber may cost.
 const SNAPSHOT_ROUTES: usize = 50;
 
 const _: () = assert!(SNAPSHOT_ROUTES <= PAGE_ROUTES);

@@ -247,12 +247,13 @@ impl Index {
         totals
     }
 
-    /// Returns what changed in a namespace since a revision; 0 for all.
+    /// Returns what changed in a namespace since a revision, 0 for all, and at most that many
+    /// routes at once.
     #[must_use]
-    pub fn since(&self, namespace: &str, revision: u64) -> Changes {
+    pub fn since(&self, namespace: &str, revision: u64, most: usize) -> Changes {
         let inner = self.inner.lock();
         match inner.tables.get(namespace) {
-            Some(table) => table.since(revision),
+            Some(table) => table.since(revision, most),
             None => Changes::Nothing,
         }
     }

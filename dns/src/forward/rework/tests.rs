@@ -7,6 +7,7 @@ const PLAIN: QueryOptions = QueryOptions {
     dnssec_ok: false,
     checking_disabled: false,
     edns: false,
+    origin: None,
 };
 const EDNS: QueryOptions = QueryOptions {
     edns: true,

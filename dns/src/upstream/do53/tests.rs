@@ -20,13 +20,7 @@ const LONG: Duration = Duration::from_secs(20);
 const BOTH: [PortPolicy; 2] = [PortPolicy::Pooled, PortPolicy::FreshPort];
 
 fn query(text: &str) -> OutgoingQuery {
-    OutgoingQuery {
-        name: name(text),
-        rtype: RecordType::A,
-        class: 1,
-        dnssec_ok: false,
-        checking_disabled: false,
-    }
+    OutgoingQuery::new(name(text), RecordType::A)
 }
 
 fn address() -> Answer {

@@ -82,13 +82,7 @@ fn spec(protocol: Protocol, address: SocketAddr) -> UpstreamSpec {
 }
 
 fn query(text: &str) -> OutgoingQuery {
-    OutgoingQuery {
-        name: name(text),
-        rtype: RecordType::A,
-        class: 1,
-        dnssec_ok: false,
-        checking_disabled: false,
-    }
+    OutgoingQuery::new(name(text), RecordType::A)
 }
 
 fn address() -> Answer {

@@ -16,14 +16,8 @@ fn connected() -> (Framed, DuplexStream) {
 }
 
 fn wire(text: &str) -> Wire {
-    let query = OutgoingQuery {
-        name: name(text),
-        rtype: RecordType::A,
-        class: 1,
-        dnssec_ok: false,
-        checking_disabled: false,
-    };
-    Wire::new(&query, Edns::With).unwrap()
+    let query = OutgoingQuery::new(name(text), RecordType::A);
+    Wire::new(&query, Form::PLAIN).unwrap()
 }
 
 async fn read(far: &mut DuplexStream) -> Vec<u8> {

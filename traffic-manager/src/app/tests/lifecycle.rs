@@ -117,6 +117,9 @@ kubebridge_dns_cache_hits_total counter
 kubebridge_dns_cache_misses_total counter
 kubebridge_dns_in_flight gauge
 kubebridge_dns_queries_total counter
+kubebridge_dns_renewals_total counter
+kubebridge_dns_shed_total counter
+kubebridge_dns_stale_answers_total counter
 kubebridge_dns_waiting gauge
 kubebridge_namespaces gauge
 kubebridge_route_changes_sent_total counter

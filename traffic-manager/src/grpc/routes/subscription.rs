@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubebridge_proto::routes::{NamespaceState, PAGE_ROUTES, RouteUpdate, ServiceRoute};
+use kubebridge_proto::routes::{NamespaceState, RouteUpdate, ServiceRoute};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -47,7 +47,10 @@ impl Subscription {
         if let Some(page) = self.page(index) {
             return Some(page);
         }
-        let state = self.head.borrow_and_update().state.clone();
+        let Head {
+            state,
+            revision: newest,
+        } = self.head.borrow_and_update().clone();
         if self.state.as_ref() != Some(&state) {
             self.state = Some(state.clone());
             let namespace = self.namespace.clone();
@@ -57,18 +60,18 @@ impl Subscription {
             return None;
         }
         self.not_before = None;
-        match index.since(&self.namespace, self.revision) {
+        match index.since(&self.namespace, self.revision, SNAPSHOT_ROUTES) {
             Changes::Nothing => None,
             Changes::Delta {
                 revision,
                 upserts,
                 deletes,
-            } if upserts.len() + deletes.len() <= PAGE_ROUTES => {
-                self.not_before = Some(now + COALESCE);
+            } => {
+                // What did not fit follows at once.
+                self.not_before = (revision >= newest).then(|| now + COALESCE);
                 Some(self.delta(revision, &upserts, deletes))
             }
-            // Too much for one frame: the table in pages.
-            Changes::Delta { revision, .. } | Changes::Snapshot { revision } => {
+            Changes::Snapshot { revision } => {
                 self.not_before = Some(now + COALESCE);
                 self.snapshot = Some(Snapshot {
                     revision,

@@ -168,16 +168,26 @@ fn a_client_too_far_behind_gets_a_fresh_snapshot() {
 }
 
 #[test]
-fn more_changes_than_fit_a_frame_are_a_snapshot_too() {
+fn more_changes_than_fit_a_frame_are_several_deltas_one_after_the_other() {
     let index = index_with(0);
     let mut client = client(&index, 0);
     client.drain(&index);
-    for number in 0..=PAGE_ROUTES {
+    for number in 0..=SNAPSHOT_ROUTES * 2 {
         index.apply(service(&format!("n{number}"), "10.0.0.1"));
     }
+    let deltas = shapes(&client.drain(&index));
+    assert_eq!(deltas, ["delta +50 -0", "delta +50 -0", "delta +1 -0"]);
+}
+
+#[test]
+fn a_relist_with_more_changes_than_fit_a_frame_is_a_snapshot() {
+    let index = index_with(0);
+    let mut client = client(&index, 0);
+    client.drain(&index);
+    let many = (0..=SNAPSHOT_ROUTES).map(|number| service(&format!("n{number}"), "10.0.0.1"));
+    index.reset(&Scope::All, many.collect(), Instant::now());
     let pages = shapes(&client.drain(&index));
-    assert_eq!(pages.len(), PAGE_ROUTES / SNAPSHOT_ROUTES + 1);
-    assert_eq!(pages.last().unwrap(), "page 1 true");
+    assert_eq!(pages, ["page 50 false", "page 1 true"]);
 }
 
 #[test]

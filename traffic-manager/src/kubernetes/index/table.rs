@@ -29,9 +29,10 @@ pub struct Head {
 pub enum Changes {
     /// Nothing.
     Nothing,
-    /// A few changes on top of what it has.
+    /// A few changes on top of what it has. What is newer than the revision may show already, and
+    /// is told again on top of it.
     Delta {
-        /// The revision afterwards.
+        /// The revision afterwards; not the newest where that is too much at once.
         revision: u64,
         /// New and changed routes.
         upserts: Vec<Arc<ServiceRoute>>,
@@ -190,7 +191,8 @@ impl Table {
         (routes, rest.next().is_none())
     }
 
-    pub(super) fn since(&self, revision: u64) -> Changes {
+    /// Tells what changed since a revision, at most this many routes at once.
+    pub(super) fn since(&self, revision: u64, most: usize) -> Changes {
         let current = self.head.revision;
         if revision == current {
             return Changes::Nothing;
@@ -198,8 +200,9 @@ impl Table {
         if revision < self.log_from || revision > current {
             return Changes::Snapshot { revision: current };
         }
-        let newer = self.log.partition_point(|(at, _)| *at <= revision);
-        let names: BTreeSet<&String> = self.log.range(newer..).map(|(_, name)| name).collect();
+        let Some((upto, names)) = self.changed_since(revision, most) else {
+            return Changes::Snapshot { revision: current };
+        };
         let mut upserts = Vec::new();
         let mut deletes = Vec::new();
         for name in names {
@@ -209,10 +212,32 @@ impl Table {
             }
         }
         Changes::Delta {
-            revision: current,
+            revision: upto,
             upserts,
             deletes,
         }
+    }
+
+    /// The names in the log after a revision, and up to which; `None` when the next revision alone
+    /// has too many. Part of one would be a silent gap.
+    fn changed_since(&self, revision: u64, most: usize) -> Option<(u64, BTreeSet<&String>)> {
+        let newer = self.log.partition_point(|(at, _)| *at <= revision);
+        let mut rest = self.log.range(newer..).peekable();
+        let (mut seen, mut names) = (BTreeSet::new(), Vec::new());
+        let mut fits = None;
+        while let Some((at, name)) = rest.next() {
+            if seen.insert(name) {
+                names.push(name);
+            }
+            if names.len() > most {
+                break;
+            }
+            if rest.peek().is_none_or(|(next, _)| next != at) {
+                fits = Some((*at, names.len()));
+            }
+        }
+        let (upto, count) = fits?;
+        Some((upto, names.into_iter().take(count).collect()))
     }
 
     pub(super) fn lookup(&self, name: &str, now: Instant) -> Found {

@@ -26,7 +26,7 @@ fn index_of(names: &[&str]) -> Index {
 }
 
 fn snapshot(index: &Index, namespace: &str) -> (u64, Vec<String>) {
-    match index.since(namespace, 0) {
+    match index.since(namespace, 0, usize::MAX) {
         Changes::Snapshot { revision } => {
             let (routes, _) = index.page(namespace, None, usize::MAX);
             let text = |route: &Arc<ServiceRoute>| {
@@ -39,7 +39,7 @@ fn snapshot(index: &Index, namespace: &str) -> (u64, Vec<String>) {
 }
 
 fn delta(index: &Index, namespace: &str, revision: u64) -> (Vec<String>, Vec<String>) {
-    match index.since(namespace, revision) {
+    match index.since(namespace, revision, usize::MAX) {
         Changes::Delta {
             upserts, deletes, ..
         } => (
@@ -136,7 +136,10 @@ fn the_same_route_again_changes_nothing() {
         ),
         []
     );
-    assert_eq!(index.since("default", revision), Changes::Nothing);
+    assert_eq!(
+        index.since("default", revision, usize::MAX),
+        Changes::Nothing
+    );
 }
 
 #[test]
@@ -201,10 +204,43 @@ fn a_reader_too_far_behind_gets_a_snapshot_never_a_gap() {
     }
     assert_eq!(delta(&index, "default", start).0, ["busy", "first"]);
     index.apply(service("default", "busy", "10.9.9.9"));
-    let Changes::Snapshot { .. } = index.since("default", start) else {
+    let Changes::Snapshot { .. } = index.since("default", start, usize::MAX) else {
         panic!("a delta without the first change")
     };
     assert_eq!(snapshot(&index, "default").1.len(), 3);
+}
+
+#[test]
+fn many_changes_are_told_by_whole_revisions_until_it_is_enough() {
+    let now = Instant::now();
+    let index = index_of(&["default"]);
+    let make = |name: &str| service("default", name, "10.0.0.1");
+    index.reset(&only("default"), vec![make("a")], now);
+    let (start, _) = snapshot(&index, "default");
+    index.apply(make("b"));
+    index.delete("default", "a", now);
+    index.apply(service("default", "b", "10.0.0.2"));
+    // Three changes under one revision.
+    index.reset(&only("default"), ["c", "d"].map(make).to_vec(), now);
+
+    let told = |from: u64, most: usize| match index.since("default", from, most) {
+        Changes::Delta { revision, .. } => Some(revision - start),
+        Changes::Snapshot { .. } => None,
+        Changes::Nothing => Some(0),
+    };
+
+    for (from, most, upto) in [
+        (0, 4, Some(4)),
+        (0, 3, Some(3)),
+        (0, 2, Some(3)),
+        (0, 1, Some(1)),
+        (1, 1, Some(2)),
+        (3, 3, Some(4)),
+        (3, 2, None),
+        (4, 1, Some(0)),
+    ] {
+        assert_eq!(told(start + from, most), upto, "{most} since {from}");
+    }
 }
 
 /// W8: whatever revision another manager gave, the whole table follows.
@@ -219,7 +255,7 @@ fn a_revision_of_another_manager_gets_a_snapshot() {
     );
     for stranger in [0, 7, 999, 1_000_000] {
         assert!(matches!(
-            index.since("default", stranger),
+            index.since("default", stranger, usize::MAX),
             Changes::Snapshot { .. }
         ));
     }
@@ -344,7 +380,7 @@ fn a_revision_of_a_dropped_table_means_nothing_to_a_later_one() {
     for ip in ["10.0.0.3", "10.0.0.4"] {
         index.apply(service("back", "b", ip));
     }
-    let changes = index.since("back", held);
+    let changes = index.since("back", held, usize::MAX);
     assert!(matches!(changes, Changes::Snapshot { .. }), "{changes:?}");
 }
 
@@ -378,7 +414,7 @@ enum Step {
     Apply(u8, u8),
     Delete(u8),
     Reset(Vec<(u8, u8)>),
-    Read,
+    Read(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -386,7 +422,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..6u8, 0..4u8).prop_map(|(name, ip)| Step::Apply(name, ip)),
         (0..6u8).prop_map(Step::Delete),
         proptest::collection::vec((0..6u8, 0..4u8), 0..5).prop_map(Step::Reset),
-        Just(Step::Read),
+        (1..4usize).prop_map(Step::Read),
     ]
 }
 
@@ -401,7 +437,7 @@ proptest! {
         let make = |name: u8, ip: u8| service("default", &format!("s{name}"), &format!("10.0.0.{ip}"));
         let mut held: BTreeMap<String, ServiceRoute> = BTreeMap::new();
         let mut revision = 0;
-        let mut read = |index: &Index| match index.since("default", revision) {
+        let mut read = |index: &Index, most| match index.since("default", revision, most) {
             Changes::Nothing => held.clone(),
             Changes::Delta { revision: next, upserts, deletes } => {
                 for name in deletes {
@@ -426,10 +462,12 @@ proptest! {
                     let routes = all.into_iter().map(|(name, ip)| make(name, ip)).collect();
                     index.reset(&only("default"), routes, now);
                 }
-                Step::Read => drop(read(&index)),
+                Step::Read(most) => drop(read(&index, most)),
             }
         }
-        let followed: Vec<_> = read(&index).into_values().collect();
+        // One by one, there is an end to what 60 steps did.
+        (0..400).for_each(|_| drop(read(&index, 1)));
+        let followed: Vec<_> = read(&index, 1).into_values().collect();
         let (_, whole) = snapshot(&index, "default");
         let text: Vec<_> =
             followed.iter().map(|route| format!("{}={}", route.name, route.cluster_ips[0])).collect();
