@@ -64,7 +64,7 @@ impl World {
     fn manager(&self, port: u16, more: &[&str]) -> Result<Daemon> {
         let mut command = self.machine.command(program("traffic-manager")?);
         command
-            .args(["serve", "--auth=port-forward", "--absolute-zone=example"])
+            .args(["serve", "--absolute-zone=example"])
             .arg(format!(
                 "--services={}",
                 self.path("services.yaml").display()

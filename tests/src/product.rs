@@ -112,6 +112,11 @@ impl Manager {
         http_ok(&lab.node, &format!("{}:7081", self.1), "/readyz")
     }
 
+    /// Waits for a line of its log for which `wanted` is true.
+    pub fn says(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        self.0.until_line(what, START * 3, wanted).map(drop)
+    }
+
     /// What its audit log has so far.
     pub fn audit(&self) -> Result<Vec<serde_json::Value>> {
         let log = self.0.log()?;
@@ -119,11 +124,6 @@ impl Manager {
         lines
             .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
             .collect()
-    }
-
-    /// Waits for a line of its log for which `wanted` is true.
-    pub fn says(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
-        self.0.until_line(what, START * 3, wanted).map(drop)
     }
 
     /// Sends it a signal, as SIGSTOP.

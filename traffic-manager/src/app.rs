@@ -68,7 +68,9 @@ pub async fn start(config: Config) -> Result<Running> {
     let guarded = Guarded::open(&config, &opened, &shutdown, &mut tasks)?;
     // All that can be refused is open, and nothing runs yet that has something to say.
     listeners.addresses.log();
-    warn_without_upstreams(&settings);
+    if settings.upstreams.is_empty() {
+        warn!("no upstream: only Services are answered");
+    }
 
     let index = empty_index(&opened);
     let plain = watch::Sender::new(Arc::new(settings.view.clone()));
@@ -114,13 +116,6 @@ pub async fn start(config: Config) -> Result<Running> {
         upstreams: Arc::clone(resolver.upstreams()),
         shutdown: shutdown.clone(),
     };
-    let own = Own {
-        loops: Arc::clone(resolver.loops()),
-        bound: listeners.addresses.dns.clone(),
-        plain: plain.subscribe(),
-        sessions: Arc::clone(&service.sessions),
-    };
-    watch_for_loops(own, &shutdown, &mut tasks);
     let following = followed.follow(plain, view_ids, resolver, shutdown.clone());
     spawn(&mut tasks, "resolv.conf", done(following));
     let addresses = Faces {
@@ -138,12 +133,6 @@ pub async fn start(config: Config) -> Result<Running> {
         shutdown,
         tasks,
     })
-}
-
-fn warn_without_upstreams(settings: &Settings) {
-    if settings.upstreams.is_empty() {
-        warn!("no upstream: only Services are answered");
-    }
 }
 
 /// Makes an index whose revisions no earlier manager used.
@@ -187,6 +176,13 @@ impl Faces {
             admin,
             addresses,
         } = listeners;
+        let own = Own {
+            loops: Arc::clone(self.handler.resolver.loops()),
+            bound: addresses.dns.clone(),
+            plain: self.handler.plain.clone(),
+            sessions: Arc::clone(&self.service.sessions),
+        };
+        watch_for_loops(own, shutdown, tasks);
         let sweeping = Arc::clone(&self.service.sessions).sweep_until(shutdown.clone());
         spawn(tasks, "sessions", done(sweeping));
         let (upstreams, stop) = (Arc::clone(&self.readiness.upstreams), shutdown.clone());

@@ -63,6 +63,7 @@ impl Manager {
             .args(["--admin-listen=127.0.0.1:0"])
             .env("KUBECONFIG", kubeconfig)
             .env("RUST_LOG", "traffic_manager=info")
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
