@@ -121,6 +121,7 @@ pub async fn start(config: Config) -> Result<Running> {
     let addresses = Faces {
         handler,
         tls: guarded.tls,
+        pod_namespace: config.pod_namespace,
         service,
         readiness,
         exposition,
@@ -157,6 +158,7 @@ fn watch_for_loops(own: Own, shutdown: &CancellationToken, tasks: &mut Tasks) {
 struct Faces {
     handler: Arc<PlainDns>,
     tls: Option<Current>,
+    pod_namespace: Option<String>,
     service: Service,
     readiness: Readiness,
     exposition: Exposition,
@@ -181,6 +183,8 @@ impl Faces {
             bound: addresses.dns.clone(),
             plain: self.handler.plain.clone(),
             sessions: Arc::clone(&self.service.sessions),
+            index: Arc::clone(&self.service.index),
+            namespace: self.pod_namespace,
         };
         watch_for_loops(own, shutdown, tasks);
         let sweeping = Arc::clone(&self.service.sessions).sweep_until(shutdown.clone());

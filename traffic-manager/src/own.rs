@@ -1,7 +1,8 @@
 //! Which addresses lead to this process, and which zones it sends to upstreams, told to the engine's
 //! loop detection again and again.
 //!
-//! Addresses come from the kernel and from the pod's environment; nothing is asked over the network.
+//! Addresses come from the kernel, from the pod's environment and from the watched Service of ours; nothing
+//! more is asked over the network.
 //! An address that only leads here by a way nobody tells us of is found by the engine's probes.
 
 use std::collections::BTreeSet;
@@ -13,9 +14,10 @@ use kubebridge_dns::loops::{Loops, OwnAddresses};
 use kubebridge_dns::name::Name;
 use kubebridge_dns::view::View;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::kubernetes::index::{Found, Index};
 use crate::sessions::Sessions;
 
 /// How often the addresses are read: an address that appears is known before a loop through it has
@@ -23,6 +25,9 @@ use crate::sessions::Sessions;
 const EVERY: Duration = Duration::from_secs(5);
 /// The most zones that are looked after: each is probed once a minute, one a second.
 const MOST_ZONES: usize = 32;
+
+/// The Service that leads to us where one was installed (design §9), looked for in our own namespace.
+const SERVICE: &str = "traffic-manager";
 
 /// Addresses the pod is told of through its environment, by the downward API.
 const FROM_ENVIRONMENT: [&str; 2] = ["POD_IPS", "POD_IP"];
@@ -35,6 +40,9 @@ pub(crate) struct Own {
     pub(crate) bound: Vec<SocketAddr>,
     pub(crate) plain: watch::Receiver<Arc<View>>,
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) index: Arc<Index>,
+    /// The namespace of our pod, where it is known.
+    pub(crate) namespace: Option<String>,
 }
 
 impl Own {
@@ -45,7 +53,7 @@ impl Own {
         self.loops.set_addresses(OwnAddresses {
             bound: self.bound.iter().copied().collect(),
             local: local_addresses(),
-            published: BTreeSet::new(),
+            published: published(&self.index, self.namespace.as_deref()),
         });
     }
 
@@ -61,6 +69,20 @@ impl Own {
             }
             self.tell();
         }
+    }
+}
+
+/// Returns where the Service that leads to us is reached; nothing where its namespace is not watched.
+fn published(index: &Index, namespace: Option<&str>) -> BTreeSet<SocketAddr> {
+    let found = namespace.map(|namespace| index.lookup(namespace, SERVICE, Instant::now()));
+    match found {
+        Some(Found::Route(route)) => {
+            let ports = route.ports.iter().map(|port| port.port);
+            ports
+                .flat_map(|port| route.cluster_ips.iter().map(move |ip| (*ip, port).into()))
+                .collect()
+        }
+        Some(Found::Gone | Found::Unknown | Found::NotSynced) | None => BTreeSet::new(),
     }
 }
 
@@ -123,8 +145,10 @@ fn listed(list: &str) -> impl Iterator<Item = IpAddr> {
 #[cfg(test)]
 mod tests {
     use kubebridge_dns::view::{BarePolicy, PlainView};
+    use kubebridge_proto::routes::{PortProtocol, ServiceKind, ServicePort, ServiceRoute};
 
     use super::*;
+    use crate::kubernetes::index::{Scope, Served};
 
     fn names(texts: &[&str]) -> Vec<Name> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -161,6 +185,46 @@ Local:
         assert_eq!(found, ["fd00::11", "::1"]);
         let found: Vec<_> = listed("10.244.1.11, fd00::11,x,").collect();
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn loops_04_our_own_service_is_ours_until_it_is_made_anew_elsewhere() {
+        let index = Index::new(Served::Namespaces(["kubebridge".to_owned()].into()), 1);
+        let scope = Scope::Namespace("kubebridge".to_owned());
+        let service = |name: &str, ip: &str| ServiceRoute {
+            name: name.to_owned(),
+            namespace: "kubebridge".to_owned(),
+            kind: ServiceKind::ClusterIp,
+            cluster_ips: vec![ip.parse().unwrap(), "fd00:96::53".parse().unwrap()],
+            ports: [PortProtocol::Udp, PortProtocol::Tcp]
+                .map(|protocol| ServicePort {
+                    name: String::new(),
+                    protocol,
+                    port: 53,
+                })
+                .to_vec(),
+            external_name: None,
+        };
+        let of = |index: &Index, namespace| -> Vec<String> {
+            let found = published(index, namespace);
+            found.iter().map(SocketAddr::to_string).collect()
+        };
+        let ours = Some("kubebridge");
+        assert!(of(&index, ours).is_empty(), "not synced yet");
+
+        let routes = vec![
+            service(SERVICE, "10.96.0.53"),
+            service("other", "10.96.0.9"),
+        ];
+        index.reset(&scope, routes, Instant::now());
+        assert_eq!(of(&index, ours), ["10.96.0.53:53", "[fd00:96::53]:53"]);
+        assert!(of(&index, None).is_empty());
+        assert!(of(&index, Some("default")).is_empty());
+
+        index.apply(service(SERVICE, "10.96.0.77"));
+        assert_eq!(of(&index, ours), ["10.96.0.77:53", "[fd00:96::53]:53"]);
+        index.delete("kubebridge", SERVICE, Instant::now());
+        assert!(of(&index, ours).is_empty());
     }
 
     #[test]
