@@ -179,7 +179,11 @@ impl<'a> Frame<'a> {
     }
 
     pub(crate) fn owner(&self, record: &Located) -> Result<Name, MessageError> {
-        Reader::at(self.packet, record.start).name()
+        self.owner_at(record.start)
+    }
+
+    pub(crate) fn owner_at(&self, start: usize) -> Result<Name, MessageError> {
+        Reader::at(self.packet, start).name()
     }
 }
 
