@@ -10,7 +10,9 @@ use kubebridge_tests::{
     control_plane::{ACCESS, AUDIENCE},
     dig::{Transport, dig},
     lab::{AUTHORS, Lab, NODE},
-    product::{Attempt, MANAGER_ACCOUNT, Manager, NAMESPACES, Session, kubebridge_output},
+    product::{
+        Attempt, MANAGER_ACCOUNT, Manager, NAMESPACES, Session, kubebridge_output, token_flags,
+    },
     wait::until,
 };
 use traffic_manager::test_util::issuer::Issuer;
@@ -258,11 +260,7 @@ fn a_session_over_a_network_takes_a_certificate_and_a_token() -> Result<()> {
         kubebridge_output(&lab, &["certs", "--out", &out, "--host", host])?;
     }
     let manager = network_manager(&lab)?;
-    let tokens = lab.api.access_tokens(&lab.node, &NAMESPACES)?;
-    let flag = |(namespace, file): &(String, std::path::PathBuf)| {
-        format!("--token={namespace}={}", file.display())
-    };
-    let tokens: Vec<String> = tokens.iter().map(flag).collect();
+    let tokens = token_flags(&lab, &NAMESPACES)?;
     let mut checks = Checks::new();
     refused(&lab, &tokens, &mut checks)?;
 

@@ -12,7 +12,7 @@ use kubebridge_tests::{
     lookup::Family,
     product::{
         Attempt, Manager, OtherManager, Session, kubebridge, kubebridge_as_nobody,
-        kubebridge_output, must_be_as,
+        kubebridge_output, must_be_as, token_flags,
     },
     snapshot::Snapshot,
 };
@@ -37,7 +37,8 @@ fn what_cannot_work_is_refused_with_its_exit_code_and_changes_nothing() -> Resul
         "--foreground",
         "--manager",
     ];
-    let good = [&connect[..], &[&manager, "-n", "default"]].concat();
+    let token = token_flags(&lab, &["default"])?.concat();
+    let good = [&connect[..], &[&manager, "-n", "default", &token]].concat();
 
     refused_words(&lab, &[&connect[..], &[&manager]].concat(), &mut checks)?;
     let nobody_there = [&connect[..], &["127.0.0.1:9", "-n", "default"]].concat();

@@ -167,6 +167,14 @@ fn own_namespaces() -> Vec<&'static str> {
     flags.collect()
 }
 
+/// The flags that name a token for each of these namespaces.
+pub fn token_flags(lab: &Lab, namespaces: &[&str]) -> Result<Vec<String>> {
+    let tokens = lab.api.access_tokens(&lab.node, namespaces)?;
+    let flag =
+        |(namespace, file): &(String, PathBuf)| format!("--token={namespace}={}", file.display());
+    Ok(tokens.iter().map(flag).collect())
+}
+
 /// A session that is being connected, and may never be.
 #[derive(Debug)]
 pub struct Attempt<'lab> {
@@ -182,11 +190,7 @@ impl<'lab> Attempt<'lab> {
 
     /// Runs `kubebridge connect` for `namespaces`, with a token for each.
     pub fn start_in(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
-        let tokens = lab.api.access_tokens(&lab.node, namespaces)?;
-        let flag = |(namespace, file): &(String, PathBuf)| {
-            format!("--token={namespace}={}", file.display())
-        };
-        let tokens: Vec<String> = tokens.iter().map(flag).collect();
+        let tokens = token_flags(lab, namespaces)?;
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
         let relay = lab.relay.address().to_string();
         let manager = ["--manager", &relay];

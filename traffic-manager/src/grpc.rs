@@ -169,7 +169,9 @@ fn invalid(error: &InvalidMessage) -> Status {
 /// Says why there is no such session; the client opens a new one where that helps.
 fn refused(refused: Refused) -> Status {
     match refused {
-        Refused::Unknown => Reason::SessionUnknown.status("unknown or expired session: open a new one"),
+        Refused::Unknown => {
+            Reason::SessionUnknown.status("unknown or expired session: open a new one")
+        }
         Refused::Expired => expired(),
         Refused::Full => Status::resource_exhausted("too many sessions: try again later"),
         Refused::Invalid(reason) => Status::invalid_argument(reason),
