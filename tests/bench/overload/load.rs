@@ -133,7 +133,7 @@ impl Board {
     fn send(&self, sockets: &[UdpSocket], rate: u32, name: fn(usize) -> String) -> Result<f64> {
         for (number, times) in self.queries.iter().enumerate() {
             let due = Duration::from_secs_f64(number as f64 / f64::from(rate));
-            if due > self.start.elapsed() {
+            while due > self.start.elapsed() {
                 std::thread::sleep(TICK);
             }
             let id = u16::try_from(number / SOCKETS % 0x1_0000).unwrap_or_default();
