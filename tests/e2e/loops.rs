@@ -63,13 +63,7 @@ impl Node {
         let mut command = self.machine.command(program("traffic-manager")?);
         command
             .env("RUST_LOG", "debug,hyper=info,h2=info,tower=info")
-            .args([
-                "serve",
-                "--auth",
-                "port-forward",
-                "--resolv-conf",
-                "/dev/null",
-            ])
+            .args(["serve", "--resolv-conf", "/dev/null"])
             .args(["--dns-listen", &format!("{address}:53")])
             .args([
                 "--grpc-listen",
