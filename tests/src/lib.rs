@@ -33,6 +33,7 @@ pub mod snapshot;
 pub mod tool;
 
 pub mod lab;
+pub mod listening;
 pub mod product;
 
 pub mod changes;

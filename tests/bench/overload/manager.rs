@@ -1,12 +1,13 @@
 //! The traffic-manager as a process of its own, and what it uses.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use kubebridge_tests::listening::addresses;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -53,7 +54,7 @@ impl Manager {
             .stderr(Stdio::piped())
             .spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
-        let (dns, admin) = addresses(stderr)?;
+        let [dns, admin] = addresses(stderr, ["dns", "admin"])?;
         Ok(Self {
             child,
             dns,
@@ -130,22 +131,4 @@ fn program() -> Result<PathBuf> {
         );
     }
     Ok(program)
-}
-
-/// Reads where the manager listens, and keeps reading so that its log never blocks it.
-fn addresses(stderr: ChildStderr) -> Result<(SocketAddr, SocketAddr)> {
-    let mut lines = BufReader::new(stderr).lines();
-    let mut address = |listener: &str| -> Result<SocketAddr> {
-        for line in lines.by_ref() {
-            let line = line?;
-            if line.contains(&format!("listener=\"{listener}\"")) {
-                let (_, address) = line.split_once("address=").context("no address")?;
-                return Ok(address.trim().parse()?);
-            }
-        }
-        bail!("the manager ended")
-    };
-    let found = (address("dns")?, address("admin")?);
-    std::thread::spawn(move || lines.for_each(drop));
-    Ok(found)
 }

@@ -1,12 +1,12 @@
 //! The manager as a process of its own, so that its memory and time are its own.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use kubebridge_tests::listening::addresses;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -67,7 +67,8 @@ impl Manager {
             .stderr(Stdio::piped())
             .spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
-        let (grpc, admin) = tokio::task::spawn_blocking(|| addresses(stderr)).await??;
+        let reading = tokio::task::spawn_blocking(|| addresses(stderr, ["grpc", "admin"]));
+        let [grpc, admin] = reading.await??;
         Ok(Self {
             child,
             grpc,
@@ -133,22 +134,4 @@ impl Drop for Manager {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Reads where the manager listens, and keeps reading so that its log never blocks it.
-fn addresses(stderr: std::process::ChildStderr) -> Result<(SocketAddr, SocketAddr)> {
-    let mut lines = BufReader::new(stderr).lines();
-    let mut address = |listener: &str| -> Result<SocketAddr> {
-        for line in lines.by_ref() {
-            let line = line?;
-            if line.contains(&format!("listener=\"{listener}\"")) {
-                let (_, address) = line.split_once("address=").context("no address")?;
-                return Ok(address.trim().parse()?);
-            }
-        }
-        bail!("the manager ended")
-    };
-    let found = (address("grpc")?, address("admin")?);
-    std::thread::spawn(move || lines.for_each(drop));
-    Ok(found)
 }
