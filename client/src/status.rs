@@ -132,6 +132,12 @@ pub struct StatusReport {
     pub repairs: RepairsReport,
     /// The steps done, with what they found and how long they took.
     pub steps: Vec<StepReport>,
+    /// The context of the kubeconfig; `None` where the manager is reached by its address.
+    #[serde(default)]
+    pub context: Option<String>,
+    /// The file with the log of a session in the background; `None` in the foreground.
+    #[serde(default)]
+    pub log: Option<String>,
 }
 
 /// How the kubeconfig's credentials stand. Without them a session that is connected stays so, but
