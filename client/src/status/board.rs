@@ -18,7 +18,7 @@ use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, Servic
 use super::{
     CredentialsReport, DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespaceReport,
     RepairReport, RepairsReport, RoutesReport, ServiceReport, StaleReport, StatusReport,
-    StepReport, TunnelReport, health,
+    StepReport, TunnelReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::Tunnel;
@@ -92,6 +92,8 @@ pub struct Facts {
     pub steps: Vec<StepReport>,
     /// Where its log is.
     pub log: Option<String>,
+    /// What another session has.
+    pub withheld: Option<WithheldReport>,
 }
 
 /// What was put back, and what could not be.
@@ -161,6 +163,8 @@ impl Board {
                 HostError::Dns(_) => of_dns = Some(text.clone()),
                 HostError::Hosts(_) => of_hosts = Some(text.clone()),
                 HostError::Busy { .. }
+                | HostError::Clash(_)
+                | HostError::Claims(_)
                 | HostError::Intent(_)
                 | HostError::Files(_)
                 | HostError::Journal(_)
@@ -241,6 +245,7 @@ impl Board {
             steps: facts.steps.clone(),
             context: self.identity.context.clone(),
             log: facts.log.clone(),
+            withheld: facts.withheld.clone(),
         }
     }
 
