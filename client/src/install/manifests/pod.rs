@@ -88,6 +88,8 @@ fn container(settings: &Settings) -> Result<Value, String> {
         "image": settings.pulled()?.to_string(),
         "imagePullPolicy": "IfNotPresent",
         "args": arguments(settings),
+        // By these it tells whether the network it is in is the node's.
+        "env": [from_field("KUBEBRIDGE_POD_IP", "status.podIPs"), from_field("KUBEBRIDGE_HOST_IP", "status.hostIP")],
         "ports": ports(settings),
         "readinessProbe": probe("/readyz", 5),
         "livenessProbe": probe("/livez", 10),
@@ -131,6 +133,10 @@ fn arguments(settings: &Settings) -> Vec<String> {
         }
     }
     arguments
+}
+
+fn from_field(name: &str, path: &str) -> Value {
+    json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
 }
 
 fn ports(settings: &Settings) -> Vec<Value> {
