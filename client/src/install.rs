@@ -55,10 +55,11 @@ pub async fn install(arguments: &InstallArgs, global: &Global) -> Result<(), Fai
 pub async fn upgrade(arguments: &InstallArgs, global: &Global) -> Result<(), Failure> {
     let site = Site::open(global).await?;
     let Some(before) = site.record().await? else {
-        return Err(
-            Failure::message(Exit::Unreachable, "nothing is installed by kubebridge there")
-                .with_hint("kubebridge install"),
-        );
+        return Err(Failure::message(
+            Exit::Unreachable,
+            "nothing is installed by kubebridge there",
+        )
+        .with_hint("kubebridge install"));
     };
     apply(&site, Some(before), Lists::Replace, arguments, global).await
 }
@@ -123,7 +124,11 @@ async fn apply(
     };
     let started = Instant::now();
     let survey = survey::look(site, ours(&settings)?, before, contested).await?;
-    let detail = format!("{} objects, {} to remove", survey.found.len(), survey.gone.len());
+    let detail = format!(
+        "{} objects, {} to remove",
+        survey.found.len(),
+        survey.gone.len()
+    );
     site.reporter.step("check", &detail, started.elapsed());
     if arguments.dry_run {
         return report::dry_run(&survey.changes(), global.output);

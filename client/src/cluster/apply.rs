@@ -15,9 +15,9 @@ use kube::api::{
 use kube::{Api, Client};
 use serde_json::Value;
 
+use super::Cluster;
 use super::problem::{Kind, Problem};
 use super::rights::{self, Right};
-use super::Cluster;
 use crate::install::object::{Identity, Object};
 use crate::install::owner::FIELD_MANAGER;
 
@@ -102,16 +102,21 @@ impl Cluster {
         parameters.dry_run = mode == Mode::Trial;
         let (parameters, patch) = (&parameters, &Patch::Apply(&object.body));
         let applied = self
-            .ask(&format!("apply {identity}"), PATIENCE, |client| async move {
-                objects(client, identity)
-                    .patch(&identity.name, parameters, patch)
-                    .await
-            })
+            .ask(
+                &format!("apply {identity}"),
+                PATIENCE,
+                |client| async move {
+                    objects(client, identity)
+                        .patch(&identity.name, parameters, patch)
+                        .await
+                },
+            )
             .await;
         match applied {
             Ok(object) => Ok(Applied::Object(value(identity, object)?)),
             Err(problem)
-                if problem.kind == Kind::Missing && problem.to_string().contains("namespaces \"") =>
+                if problem.kind == Kind::Missing
+                    && problem.to_string().contains("namespaces \"") =>
             {
                 Ok(Applied::NoNamespace)
             }
@@ -137,11 +142,15 @@ impl Cluster {
         };
         let parameters = &parameters;
         let removed = self
-            .ask(&format!("remove {identity}"), PATIENCE, |client| async move {
-                objects(client, identity)
-                    .delete(&identity.name, parameters)
-                    .await
-            })
+            .ask(
+                &format!("remove {identity}"),
+                PATIENCE,
+                |client| async move {
+                    objects(client, identity)
+                        .delete(&identity.name, parameters)
+                        .await
+                },
+            )
             .await;
         match removed {
             Ok(_) => Ok(true),

@@ -38,7 +38,10 @@ pub(super) async fn carry_out(
         gone,
         before,
     } = survey;
-    let planned: Vec<_> = found.iter().map(|one| one.object.identity.clone()).collect();
+    let planned: Vec<_> = found
+        .iter()
+        .map(|one| one.object.identity.clone())
+        .collect();
     let mut is_recorded = false;
     for one in &found {
         // The record has its place in the namespace, which is first where it is ours.
@@ -121,5 +124,7 @@ async fn put(site: &Site, object: &Object, contested: Contested) -> Result<Value
 
 /// Writes the record, which is ours whatever somebody has done to it.
 async fn keep(site: &Site, record: &Record) -> Result<(), Failure> {
-    put(site, &record.object()?, Contested::Take).await.map(drop)
+    put(site, &record.object()?, Contested::Take)
+        .await
+        .map(drop)
 }

@@ -88,7 +88,10 @@ mod tests {
     fn a_difference_shows_the_lines_that_change_and_not_what_the_server_counts() {
         let (old, new) = (role(&["list"], "1"), role(&["list", "watch"], "2"));
         let text = shown(Some(&old), Some(&new));
-        assert!(text.starts_with("--- Role shop/user\n+++ Role shop/user\n@@ "), "{text}");
+        assert!(
+            text.starts_with("--- Role shop/user\n+++ Role shop/user\n@@ "),
+            "{text}"
+        );
         let changed: Vec<_> = text
             .lines()
             .skip(2)
@@ -109,8 +112,14 @@ mod tests {
     fn what_is_new_and_what_goes_are_shown_whole() {
         let object = role(&["list"], "1");
         let (new, gone) = (shown(None, Some(&object)), shown(Some(&object), None));
-        assert!(new.starts_with("--- /dev/null\n+++ Role shop/user\n"), "{new}");
-        assert!(gone.starts_with("--- Role shop/user\n+++ /dev/null\n"), "{gone}");
+        assert!(
+            new.starts_with("--- /dev/null\n+++ Role shop/user\n"),
+            "{new}"
+        );
+        assert!(
+            gone.starts_with("--- Role shop/user\n+++ /dev/null\n"),
+            "{gone}"
+        );
         assert_eq!(new.lines().count(), gone.lines().count());
     }
 }

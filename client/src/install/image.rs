@@ -61,7 +61,9 @@ impl FromStr for Image {
         }
         let Some((registry, path)) = name.split_once('/').filter(|(first, _)| is_host(first))
         else {
-            return Err(wrong("it names no registry: HOST[:PORT]/NAME@sha256:DIGEST"));
+            return Err(wrong(
+                "it names no registry: HOST[:PORT]/NAME@sha256:DIGEST",
+            ));
         };
         let (path, tag) = match path.rsplit_once(':') {
             Some((path, tag)) => (path, Some(tag)),

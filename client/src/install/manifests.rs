@@ -41,7 +41,9 @@ pub fn render(settings: &Settings) -> Result<Vec<Object>, String> {
     bodies.extend(network::all(settings));
     bodies.push(pod::deployment(settings)?);
     let objects = bodies.into_iter().map(Object::read);
-    Ok(objects.map(|object| object.expect("every body has kind and name")).collect())
+    Ok(objects
+        .map(|object| object.expect("every body has kind and name"))
+        .collect())
 }
 
 /// The manifests as YAML documents.

@@ -108,7 +108,10 @@ mod tests {
                 }}),
                 "Helm (release kb in namespace tools)",
             ),
-            (json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}), "Helm"),
+            (
+                json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
+                "Helm",
+            ),
             (
                 json!({"annotations": {
                     "argocd.argoproj.io/tracking-id": "bridge:apps/Deployment:kubebridge/x",

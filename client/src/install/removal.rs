@@ -98,12 +98,18 @@ async fn leave_inhabited_home(
     plan: &mut Removal,
     entries: &[Entry],
 ) -> Result<(), Failure> {
-    let Some(place) = plan.remove.iter().position(|(one, _)| one.kind == "Namespace") else {
+    let Some(place) = plan
+        .remove
+        .iter()
+        .position(|(one, _)| one.kind == "Namespace")
+    else {
         return Ok(());
     };
     let record = Record::identity();
     let known = entries.iter().map(|entry| &entry.identity).chain([&record]);
-    let known: Vec<_> = known.map(|one| format!("{}/{}", one.kind, one.name)).collect();
+    let known: Vec<_> = known
+        .map(|one| format!("{}/{}", one.kind, one.name))
+        .collect();
     let reason = match site.cluster.inhabitants(HOME).await {
         Ok(mut names) => {
             names.retain(|name| !known.contains(name));
@@ -159,12 +165,17 @@ async fn nothing(site: &Site) -> Result<(), Failure> {
             Ok(())
         }
         Some(live) => {
-            let owner = owner::foreign(&live).unwrap_or_else(|| "kubebridge, whose record is gone".to_owned());
+            let owner = owner::foreign(&live)
+                .unwrap_or_else(|| "kubebridge, whose record is gone".to_owned());
             Err(Failure::message(
                 Exit::Busy,
-                format!("{manager} belongs to {owner}: it was not installed by `kubebridge install`"),
+                format!(
+                    "{manager} belongs to {owner}: it was not installed by `kubebridge install`"
+                ),
             )
-            .with_hint("remove it with what has applied it, as helm uninstall or kubectl delete -f"))
+            .with_hint(
+                "remove it with what has applied it, as helm uninstall or kubectl delete -f",
+            ))
         }
     }
 }

@@ -106,11 +106,7 @@ pub(super) fn dry_run(changes: &[Change], output: Output) -> Result<(), Failure>
 }
 
 /// Tells what has changed.
-pub(super) fn done(
-    changes: &[Change],
-    reporter: &Reporter,
-    output: Output,
-) -> Result<(), Failure> {
+pub(super) fn done(changes: &[Change], reporter: &Reporter, output: Output) -> Result<(), Failure> {
     for change in changes {
         let word = change.change.word();
         let detail = match &change.reason {

@@ -21,9 +21,8 @@ pub fn look(deployment: &Value, pods: &[Value]) -> Rollout {
         return Rollout::Waiting("the cluster has not looked at the Deployment yet".to_owned());
     }
     let updated = count("updatedReplicas");
-    let is_done = updated == wanted
-        && count("replicas") == wanted
-        && count("availableReplicas") == wanted;
+    let is_done =
+        updated == wanted && count("replicas") == wanted && count("availableReplicas") == wanted;
     if is_done {
         return Rollout::Ready(wanted);
     }
@@ -39,9 +38,9 @@ pub fn look(deployment: &Value, pods: &[Value]) -> Rollout {
 /// What keeps pods from being made at all.
 fn refusal(status: &Value) -> Option<String> {
     let conditions = status["conditions"].as_array()?;
-    let failing = conditions.iter().find(|condition| {
-        condition["type"] == "ReplicaFailure" && condition["status"] == "True"
-    })?;
+    let failing = conditions
+        .iter()
+        .find(|condition| condition["type"] == "ReplicaFailure" && condition["status"] == "True")?;
     Some(format!(
         "pods are refused: {}",
         failing["message"].as_str().unwrap_or("no reason given")
@@ -87,7 +86,9 @@ fn of_pod(pod: &Value) -> Option<String> {
         return Some(with("no node takes it", &unplaced["message"]));
     }
     match status["phase"].as_str() {
-        Some("Running") => condition("Ready").map(|_| with("it runs and is not ready", &Value::Null)),
+        Some("Running") => {
+            condition("Ready").map(|_| with("it runs and is not ready", &Value::Null))
+        }
         Some(phase) => Some(with(phase, &status["message"])),
         None => Some(with("no status", &Value::Null)),
     }

@@ -50,7 +50,12 @@ impl Survey {
                 Some(live) if difference::is_same(live, after) => Kind::Unchanged,
                 Some(_) => Kind::Changed,
             };
-            Change::new(&found.object.identity, kind, found.live.as_ref(), Some(after))
+            Change::new(
+                &found.object.identity,
+                kind,
+                found.live.as_ref(),
+                Some(after),
+            )
         });
         let removed = self
             .gone
@@ -76,11 +81,15 @@ pub(super) async fn look(
     let identities: Vec<_> = objects.iter().map(|one| one.identity.clone()).collect();
     let before = before.map(|record| record.objects).unwrap_or_default();
     let live = read(site, &identities).await?;
-    refuse_foreign(objects.iter().map(|one| &one.identity).zip(&live), contested)?;
+    refuse_foreign(
+        objects.iter().map(|one| &one.identity).zip(&live),
+        contested,
+    )?;
     let gone = left_out(site, &before, &identities, contested).await?;
-    let is_home_new = objects.iter().zip(&live).any(|(object, live)| {
-        object.identity.kind == "Namespace" && live.is_none()
-    });
+    let is_home_new = objects
+        .iter()
+        .zip(&live)
+        .any(|(object, live)| object.identity.kind == "Namespace" && live.is_none());
     let trials = try_all(site, &objects, contested, is_home_new).await;
     let trials = match trials {
         Ok(trials) => trials,
@@ -102,7 +111,10 @@ pub(super) async fn look(
 
 /// A namespace that somebody else has made is used as it is, and never removed.
 async fn leave_foreign_home(site: &Site, objects: &mut Vec<Object>) -> Result<(), Failure> {
-    let Some(home) = objects.iter().position(|one| one.identity.kind == "Namespace") else {
+    let Some(home) = objects
+        .iter()
+        .position(|one| one.identity.kind == "Namespace")
+    else {
         return Ok(());
     };
     let live = match site.cluster.read(&objects[home].identity).await {
@@ -112,11 +124,15 @@ async fn leave_foreign_home(site: &Site, objects: &mut Vec<Object>) -> Result<()
         Err(problem) if problem.is_forbidden() => None,
         Err(problem) => return Err(problem.into()),
     };
-    if live.as_ref().is_some_and(|live| owner::foreign(live).is_none()) {
+    if live
+        .as_ref()
+        .is_some_and(|live| owner::foreign(live).is_none())
+    {
         return Ok(());
     }
-    site.reporter
-        .say(&format!("namespace {HOME} is used as it is: it is not ours"));
+    site.reporter.say(&format!(
+        "namespace {HOME} is used as it is: it is not ours"
+    ));
     objects.remove(home);
     Ok(())
 }
@@ -178,7 +194,10 @@ pub(super) fn is_recorded(entry: &Entry, live: &Value) -> bool {
     let uid = live["metadata"]["uid"].as_str();
     let label = live["metadata"]["labels"][super::manifests::MANAGED_BY].as_str();
     label == Some(owner::FIELD_MANAGER)
-        && entry.uid.as_deref().is_none_or(|recorded| uid == Some(recorded))
+        && entry
+            .uid
+            .as_deref()
+            .is_none_or(|recorded| uid == Some(recorded))
 }
 
 async fn read(site: &Site, identities: &[Identity]) -> Result<Vec<Option<Value>>, Failure> {
@@ -253,14 +272,15 @@ mod tests {
             },
             uid: uid.map(str::to_owned),
         };
-        let live = |uid: &str, by: &str| {
-            json!({"metadata": {"uid": uid, "labels": {"app.kubernetes.io/managed-by": by}}})
-        };
+        let live = |uid: &str, by: &str| json!({"metadata": {"uid": uid, "labels": {"app.kubernetes.io/managed-by": by}}});
         assert!(is_recorded(&entry(Some("1")), &live("1", "kubebridge")));
         assert!(is_recorded(&entry(None), &live("1", "kubebridge")));
         assert!(!is_recorded(&entry(Some("1")), &live("2", "kubebridge")));
         assert!(!is_recorded(&entry(Some("1")), &live("1", "Helm")));
-        assert!(!is_recorded(&entry(None), &json!({"metadata": {"uid": "1"}})));
+        assert!(!is_recorded(
+            &entry(None),
+            &json!({"metadata": {"uid": "1"}})
+        ));
     }
 
     #[test]

@@ -95,7 +95,9 @@ pub(super) async fn until_gone(
                 Exit::Other,
                 format!("still being removed after {limit:?}: {}", names.join(", ")),
             )
-            .with_hint("something holds it: kubectl get it -o yaml shows finalizers and conditions"));
+            .with_hint(
+                "something holds it: kubectl get it -o yaml shows finalizers and conditions",
+            ));
         }
         sleep(EVERY).await;
     }

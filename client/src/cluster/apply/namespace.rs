@@ -52,11 +52,15 @@ impl Cluster {
 
     async fn namespaced_kinds(&self) -> Result<Vec<ApiResource>, Problem> {
         let found = self
-            .ask("list of what the cluster knows", PATIENCE, |client| async move {
-                Discovery::new(client).run().await
-            })
+            .ask(
+                "list of what the cluster knows",
+                PATIENCE,
+                |client| async move { Discovery::new(client).run().await },
+            )
             .await?;
-        let all = found.groups().flat_map(|group| group.recommended_resources());
+        let all = found
+            .groups()
+            .flat_map(|group| group.recommended_resources());
         Ok(all
             .filter(|(resource, can)| {
                 can.scope == Scope::Namespaced

@@ -71,9 +71,7 @@ fn in_place(namespace: &str, rules: Value, subjects: &[Value]) -> Vec<Value> {
 
 fn subjects(settings: &Settings) -> Vec<Value> {
     let of = |kind: &'static str, names: &[String]| {
-        let subject = |name: &String| {
-            json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name })
-        };
+        let subject = |name: &String| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name });
         names.iter().map(subject).collect::<Vec<_>>()
     };
     [of("User", &settings.users), of("Group", &settings.groups)].concat()

@@ -41,9 +41,7 @@ fn policy(settings: &Settings) -> Value {
 }
 
 fn dns_service() -> Value {
-    let port = |name: &str, protocol: &str| {
-        json!({ "name": name, "protocol": protocol, "port": 53, "targetPort": name })
-    };
+    let port = |name: &str, protocol: &str| json!({ "name": name, "protocol": protocol, "port": 53, "targetPort": name });
     json!({
         "apiVersion": "v1",
         "kind": "Service",

@@ -105,8 +105,7 @@ fn container(settings: &Settings) -> Result<Value, String> {
         },
     });
     if settings.tls_secret.is_some() {
-        container["volumeMounts"] =
-            json!([{ "name": "tls", "mountPath": TLS, "readOnly": true }]);
+        container["volumeMounts"] = json!([{ "name": "tls", "mountPath": TLS, "readOnly": true }]);
     }
     Ok(container)
 }
@@ -140,9 +139,7 @@ fn from_field(name: &str, path: &str) -> Value {
 }
 
 fn ports(settings: &Settings) -> Vec<Value> {
-    let port = |name: &str, protocol: &str, number: u16| {
-        json!({ "name": name, "protocol": protocol, "containerPort": number })
-    };
+    let port = |name: &str, protocol: &str, number: u16| json!({ "name": name, "protocol": protocol, "containerPort": number });
     let mut ports = vec![port("admin", "TCP", 7081), port("grpc", "TCP", 7080)];
     if settings.dns_service {
         ports.extend([port("dns", "UDP", 1053), port("dns-tcp", "TCP", 1053)]);

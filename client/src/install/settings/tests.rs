@@ -23,9 +23,7 @@ fn installed() -> Settings {
         users: names(&["dev"]),
         groups: names(&["team"]),
     };
-    wishes
-        .complete(None, Lists::Add, "default", None)
-        .unwrap()
+    wishes.complete(None, Lists::Add, "default", None).unwrap()
 }
 
 #[test]
