@@ -4,6 +4,7 @@
 //! manager) is checked where the command builds its own configuration.
 
 mod explain;
+mod install;
 mod values;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 
 pub(crate) use explain::is_later_flag;
+pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
 pub use values::{DnsChoice, HostsForm, ManagerAddress, Namespace, Output, Progress, TokenFile};
 
 /// Connects a laptop to a Kubernetes cluster.
@@ -110,6 +112,14 @@ pub enum Command {
     Namespace(NamespaceArgs),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
+    /// Install the manager in the cluster, or add namespaces to what is installed
+    Install(InstallArgs),
+    /// Bring what is installed to this version, with the choices of before
+    Upgrade(InstallArgs),
+    /// Remove from the cluster what was installed
+    Uninstall(UninstallArgs),
+    /// Print the manifests that `install` would apply
+    Manifest(ManifestArgs),
     /// Make an authority and certificates for a manager over a network
     Certs(CertsArgs),
     /// Print the version

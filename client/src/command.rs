@@ -14,6 +14,7 @@ use crate::cli::{Cli, Command, Global, HostsCommand, Output};
 use crate::connect;
 use crate::demo;
 use crate::failure::{Exit, Failure};
+use crate::install;
 use crate::output::{print, print_line};
 use crate::progress::Reporter;
 use crate::session::os::{Os, ThisMachine, runtime};
@@ -47,6 +48,10 @@ async fn run_own(cli: &Cli) -> Result<(), Failure> {
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
+        Command::Install(arguments) => install::install(arguments, &cli.global).await,
+        Command::Upgrade(arguments) => install::upgrade(arguments, &cli.global).await,
+        Command::Uninstall(arguments) => install::uninstall(arguments, &cli.global).await,
+        Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,
         Command::Dns(asked) => dns::run(asked, &cli.global).await,

@@ -15,6 +15,7 @@ mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;
+mod install;
 mod kills;
 mod loops;
 mod manager;
