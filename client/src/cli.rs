@@ -4,6 +4,7 @@
 //! manager) is checked where the command builds its own configuration.
 
 mod explain;
+mod install;
 mod values;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 
 pub(crate) use explain::is_later_flag;
+pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
 pub use values::{DnsChoice, HostsForm, ManagerAddress, Namespace, Output, Progress, TokenFile};
 
 /// Connects a laptop to a Kubernetes cluster.
@@ -109,8 +111,18 @@ pub enum Command {
     /// Ask the session about names
     #[command(subcommand)]
     Dns(DnsCommand),
+    /// Change the namespaces of the session, which goes on meanwhile
+    Namespace(NamespaceArgs),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
+    /// Install the manager in the cluster, or add namespaces to what is installed
+    Install(InstallArgs),
+    /// Bring what is installed to this version, with the choices of before
+    Upgrade(InstallArgs),
+    /// Remove from the cluster what was installed
+    Uninstall(UninstallArgs),
+    /// Print the manifests that `install` would apply
+    Manifest(ManifestArgs),
     /// Make an authority and certificates for a manager over a network
     Certs(CertsArgs),
     /// Print the version
@@ -122,6 +134,37 @@ pub enum Command {
 pub enum HostsCommand {
     /// List the session's lines and the names left alone
     List,
+}
+
+/// What can be done about the session's namespaces.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct NamespaceArgs {
+    /// The change
+    #[command(subcommand)]
+    pub change: NamespaceCommand,
+}
+
+/// How namespaces are changed.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum NamespaceCommand {
+    /// Make a namespace the session's own: short names are those of its services
+    Use {
+        /// Namespace
+        #[arg(value_name = "NAMESPACE")]
+        name: Namespace,
+    },
+    /// Add a namespace behind the others
+    Add {
+        /// Namespace
+        #[arg(value_name = "NAMESPACE")]
+        name: Namespace,
+    },
+    /// Take a namespace out of the session
+    Remove {
+        /// Namespace
+        #[arg(value_name = "NAMESPACE")]
+        name: Namespace,
+    },
 }
 
 /// What can be asked about names.

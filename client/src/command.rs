@@ -3,6 +3,7 @@
 //! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
 
 mod dns;
+mod namespace;
 mod which;
 
 use std::future::Future;
@@ -14,6 +15,7 @@ use crate::cli::{Cli, Command, DisconnectArgs, Global, HostsCommand, Output};
 use crate::connect;
 use crate::demo;
 use crate::failure::{Exit, Failure};
+use crate::install;
 use crate::output::{print, print_line};
 use crate::progress::Reporter;
 use crate::session::os::{Os, ThisMachine};
@@ -47,7 +49,12 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
+        Command::Install(arguments) => install::install(arguments, &cli.global).await,
+        Command::Upgrade(arguments) => install::upgrade(arguments, &cli.global).await,
+        Command::Uninstall(arguments) => install::uninstall(arguments, &cli.global).await,
+        Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
+        Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,
         Command::Dns(asked) => dns::run(asked, &cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,
         Command::Version => {
