@@ -17,7 +17,7 @@ use self::reports::{
 };
 use super::{
     DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    StaleReport, StatusReport, StepReport, health,
+    StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -114,6 +114,8 @@ pub struct Facts {
     pub steps: Vec<StepReport>,
     /// Where its log is.
     pub log: Option<String>,
+    /// What another session has.
+    pub withheld: Option<WithheldReport>,
 }
 
 /// What was put back, and what could not be.
@@ -193,6 +195,8 @@ impl Board {
                 HostError::Dns(_) => of_dns = Some(text.clone()),
                 HostError::Hosts(_) => of_hosts = Some(text.clone()),
                 HostError::Busy { .. }
+                | HostError::Clash(_)
+                | HostError::Claims(_)
                 | HostError::Intent(_)
                 | HostError::Files(_)
                 | HostError::Journal(_)
@@ -278,6 +282,7 @@ impl Board {
             steps: facts.steps.clone(),
             context: self.identity.context.clone(),
             log: facts.log.clone(),
+            withheld: facts.withheld.clone(),
         }
     }
 

@@ -413,6 +413,7 @@ async fn what_somebody_changed_is_put_back_and_told() {
             name: "books".to_owned(),
             reason: "a line of somebody else".to_owned(),
         }],
+        withheld: None,
         link: Some(Relinked {
             name: "kb1".to_owned(),
             index: 8,
