@@ -35,6 +35,8 @@ pub mod tun;
 
 pub mod local;
 
+pub mod helper;
+
 pub mod recover;
 
 pub mod clock;
@@ -44,6 +46,7 @@ pub mod watch;
 pub use clock::Clock;
 pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
 pub use dns::{DnsError, read_host_dns};
+pub use helper::HelperHost;
 pub use host::{
     Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, Relinked,
     ResolvedVia, Undone, Verified,

@@ -145,6 +145,12 @@ pub async fn mend(plan: &LinkPlan, index: u32) -> Result<Condition, LinkError> {
     Ok(Condition::Whole(repairs))
 }
 
+/// Removes a link, whoever still holds its device; tells whether it was there.
+pub async fn remove(plan: &LinkPlan, index: u32, faults: &Faults) -> Result<bool, LinkError> {
+    faults.step_without_space("remove the link")?;
+    Netlink::open()?.remove(&plan.name, index).await
+}
+
 impl LinkPlan {
     /// Returns the laptop's address and the resolver's.
     pub fn addresses(&self) -> (Ipv4Addr, Ipv4Addr) {

@@ -7,6 +7,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::dns::resolved;
 use crate::fs::{FsError, make_dir};
 use crate::host::HostError;
@@ -27,7 +29,7 @@ pub struct Leftover {
 }
 
 /// A dead session that was undone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     /// The session.
     pub session: SessionId,

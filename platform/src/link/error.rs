@@ -62,6 +62,15 @@ pub enum LinkError {
         #[source]
         source: Box<rtnetlink::Error>,
     },
+    /// The link could not be removed.
+    #[error("removing {name}")]
+    Remove {
+        /// The link.
+        name: String,
+        /// What the kernel said.
+        #[source]
+        source: Box<rtnetlink::Error>,
+    },
     /// A test made this step fail.
     #[error("making a link")]
     Fault(#[from] io::Error),
