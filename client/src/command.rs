@@ -15,9 +15,9 @@ use crate::demo;
 use crate::failure::{Exit, Failure};
 use crate::output::{print, print_line};
 use crate::progress::Reporter;
-use crate::session::os::{Os, ThisMachine, runtime};
+use crate::session::os::{Os, ThisMachine};
 use crate::skew::CLIENT;
-use crate::status::client::{Session, sessions};
+use crate::status::client::{Session, all_sessions};
 use crate::status::server;
 use crate::status::text::{leftover_lines, recovered_lines};
 use crate::status::{
@@ -56,7 +56,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
 
 async fn disconnect(global: &Global) -> Result<(), Failure> {
     let reporter = Reporter::stderr(global.progress);
-    let found = sessions(&runtime()).await?;
+    let found = all_sessions().await?;
     let none = found.is_empty();
     let mut failure = None;
     for session in found {
@@ -174,7 +174,7 @@ async fn ask_all<T, F: Future<Output = anyhow::Result<T>>>(
 ) -> Result<Vec<T>, Failure> {
     let reporter = Reporter::stderr(global.progress);
     let mut reports = Vec::new();
-    for session in sessions(&runtime()).await? {
+    for session in all_sessions().await? {
         let id = session.id.clone();
         match ask(session).await {
             Ok(report) => reports.push(report),

@@ -10,6 +10,7 @@ pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;
+pub mod helper;
 pub mod session;
 
 pub mod access;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use kubebridge_client::cli::{self, Parsed};
 use kubebridge_client::failure::Failure;
-use kubebridge_client::{command, output};
+use kubebridge_client::{command, helper, output};
 
 fn main() -> ExitCode {
     match start() {
@@ -21,6 +21,9 @@ fn main() -> ExitCode {
 
 fn start() -> Result<(), Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if helper::is_asked(&arguments) {
+        return helper::run();
+    }
     match cli::parse(&arguments)? {
         Parsed::Print(text) => {
             output::print(&text);

@@ -34,3 +34,6 @@ const MESSAGE_TIME: Duration = Duration::from_secs(10);
 
 /// How long one operation may take: the system's DNS has 5 s, a slow disk the rest.
 const OPERATION_TIME: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ use crate::tun::Tun;
 
 /// What kind of link a session wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     /// Where to take the link's /30 from; `None` means [`crate::link::DEFAULT_RANGE`].
     pub cidr: Option<Ipv4Net>,

@@ -13,6 +13,8 @@ mod dns_tools;
 mod dns_trace;
 mod drift;
 mod figures;
+mod helper;
+mod helper_kills;
 mod hosts_shapes;
 mod kills;
 mod loops;

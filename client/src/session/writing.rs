@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubebridge_platform::host::{Host, HostError, HostsConflict};
+use kubebridge_platform::host::{Host, HostsConflict, Kind};
 use kubebridge_platform::intent::{HostsLine, Intent};
 use tokio::time::Instant;
 
@@ -68,7 +68,7 @@ impl<O: Os> Parts<'_, O> {
                 self.note_applied(applied.warnings, applied.conflicts);
                 Ok(applied.changes)
             }
-            Err(error @ HostError::Dns(_)) => {
+            Err(error) if error.kind() == Kind::Dns => {
                 let trouble = format!("{:#}", host_failure(error).error);
                 tracing::warn!(error = %trouble, "system DNS not as wanted");
                 self.board.note(|facts| facts.dns.error = Some(trouble));

@@ -66,6 +66,11 @@ impl HelperHost {
         }
     }
 
+    /// Tells whether the helper is known to be gone.
+    pub fn is_gone(&self) -> bool {
+        self.state == State::Gone
+    }
+
     /// Asks, and waits for the answer.
     async fn ask(&mut self, request: Request) -> Result<(Done, Vec<OwnedFd>), HostError> {
         if self.state == State::Gone {

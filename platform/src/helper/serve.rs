@@ -18,6 +18,7 @@ use super::frame::{Descriptors, Frame, Frames};
 use super::message::{Asked, Done, MadeAnew, OpenedLink, Request, Told, VerifiedMachine};
 use crate::host::{Host, HostError, Link, Verified};
 use crate::local::LocalHost;
+use crate::recover::recover;
 use crate::sys::Sys;
 
 /// How long a session may take to end by itself when the helper is told to end: its resolver
@@ -87,7 +88,7 @@ impl Stage {
     /// Whether an operation may come now.
     fn admits(&self, request: &Request) -> bool {
         match (self, request) {
-            (Self::New, Request::Take { .. }) => true,
+            (Self::New, Request::Take { .. } | Request::Recover) => true,
             (Self::Taken { has_link, .. }, Request::Recover) => !has_link,
             (
                 Self::Taken { .. },
@@ -165,7 +166,8 @@ impl Helper {
             return Ok(alone(Done::Taken));
         }
         let Stage::Taken { host, has_link } = &mut self.stage else {
-            return Err(HostError::Ended);
+            // Only to repair, for nobody's session.
+            return Ok(alone(Done::Recovered(recover(&self.sys).await?)));
         };
         Ok(match request {
             Request::Recover => alone(Done::Recovered(host.recover().await?)),
