@@ -191,7 +191,8 @@ fn lifecycle_08_a_users_session_ends_well_by_every_signal_and_by_ctrl_c_on_its_t
 
 /// Ctrl-C on the terminal goes to everybody in its foreground: session, sudo and whoever else.
 fn ctrl_c(lab: &Lab, user: &User<'_>, before: &Snapshot) -> Result<()> {
-    let words = user.words(&[])?.join(" ");
+    // The shell of `script` would end by the signal, too.
+    let words = format!("exec {}", user.words(&[])?.join(" "));
     let mut command = lab.laptop.on().command("script");
     let (keys, mut typing) = std::io::pipe()?;
     command

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::error::Violation;
-use super::frame::{Descriptors, Frame, Frames};
+use super::frame::{Descriptors, Frames};
 use super::*;
 use crate::fault::Faults;
 use crate::host::{Host, HostError, Kind};

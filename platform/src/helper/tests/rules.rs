@@ -47,6 +47,15 @@ impl Raw {
         self.send(&framed(text.as_bytes())).await;
     }
 
+    /// Sends octets with descriptors beside them.
+    fn pass(&self, bytes: &[u8], beside: &[std::os::fd::BorrowedFd<'_>]) {
+        let mut space = vec![std::mem::MaybeUninit::uninit(); 4096];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(beside)));
+        let piece = [std::io::IoSlice::new(bytes)];
+        sendmsg(&self.0, &piece, &mut control, SendFlags::empty()).unwrap();
+    }
+
     async fn hear(&mut self) -> Value {
         let mut length = [0; 4];
         self.0.read_exact(&mut length).await.unwrap();
@@ -197,24 +206,18 @@ async fn descriptors_are_refused_and_closed() {
         let machine = Machine::new();
         let (raw, serving) = Raw::with_a_line(&machine).await;
         let (watched, passed) = std::io::pipe().unwrap();
-        let many = vec![passed.as_fd(); count];
-        let mut space = vec![std::mem::MaybeUninit::uninit(); 4096];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&many)));
-        let bytes = asked(3, &json!("verify"));
-        let piece = [std::io::IoSlice::new(&bytes)];
-        sendmsg(&raw.0, &piece, &mut control, SendFlags::empty()).unwrap();
+        raw.pass(&asked(3, &json!("verify")), &vec![passed.as_fd(); count]);
 
         let outcome = serving.await.unwrap();
 
         let is_it = matches!(outcome, Err(HelperError::Violation(Violation::Descriptors)));
         assert!(is_it, "{count}: {outcome:?}");
         machine.must_be_untouched();
-        drop((control, many, passed));
+        drop(passed);
         // Every copy is closed: the pipe is at its end.
         let mut rest = Vec::new();
         std::io::Read::read_to_end(&mut &watched, &mut rest).unwrap();
-        assert_eq!(rest, []);
+        assert!(rest.is_empty());
     }
 }
 
