@@ -29,14 +29,19 @@ use crate::status::{
 /// What repairs the machine, for those who are told that something is left.
 const REPAIR: &str = "sudo kubebridge recover";
 
-/// Runs a command to its end.
+/// Runs a command to its end, and returns the exit code.
 ///
 /// # Errors
 ///
 /// The command failed; the failure has the exit code.
-pub async fn run(cli: &Cli) -> Result<(), Failure> {
+pub async fn run(cli: &Cli) -> Result<u8, Failure> {
+    run_own(cli).await.map(|()| 0)
+}
+
+async fn run_own(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
-        Command::Connect(arguments) => connect::connect(arguments, &cli.global).await,
+        // A session is a big future, and the compiler asks how big.
+        Command::Connect(arguments) => Box::pin(connect::connect(arguments, &cli.global)).await,
         Command::Disconnect => disconnect(&cli.global).await,
         Command::Recover => recover(&cli.global).await,
         Command::Status => status(&cli.global).await,
@@ -118,9 +123,8 @@ async fn recover(global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Repairs what dead sessions left, while no session can start.
+/// Repairs what dead sessions left.
 async fn recover_machine(machine: &ThisMachine) -> Result<Vec<Recovered>, Failure> {
-    let _held = machine.hold()?;
     let mut recovered = machine.recover().await?;
     for session in server::remove_dead(machine.runtime()) {
         let socket = "control socket removed".to_owned();

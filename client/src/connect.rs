@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{NoTokens, TokenFiles, TokenSource};
+use crate::background;
 use crate::cli::{
     ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
 };
@@ -24,7 +25,7 @@ use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
-use crate::session::run;
+use crate::session::run::{Surroundings, run};
 
 /// Requests to end a session that wait to be read: one of each kind, and some impatience.
 pub(crate) const STOPS: usize = 8;
@@ -61,7 +62,7 @@ impl Config {
     pub fn resolve(arguments: &ConnectArgs, global: &Global) -> Result<Self, Failure> {
         let ConnectArgs {
             manager,
-            foreground,
+            foreground: _,
             dns,
             hosts,
             probe,
@@ -77,12 +78,6 @@ impl Config {
         let mut names = namespaces(&global.namespaces);
         if names.is_empty() && matches!(target, Target::Address { .. }) {
             names.push(Namespace::default().to_string());
-        }
-        if !foreground {
-            return Err(Failure::usage(
-                "connect needs --foreground: sessions in the background are not built yet",
-            )
-            .with_hint("add --foreground; Ctrl-C or `kubebridge disconnect` ends the session"));
         }
         let mut token_files = TokenFiles::default();
         for TokenFile { namespace, path } in tokens {
@@ -123,6 +118,17 @@ pub enum Target {
     Cluster(Source),
 }
 
+impl Target {
+    /// Returns the context of the kubeconfig, where one leads to the manager.
+    #[must_use]
+    pub fn context(&self) -> Option<&str> {
+        match self {
+            Self::Address { .. } => None,
+            Self::Cluster(source) => source.context.as_deref(),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +147,7 @@ impl Config {
     /// # Errors
     ///
     /// It cannot be used; exit code 78, or 64 for a context that is not there.
-    async fn complete(self) -> Result<Self, Failure> {
+    pub(crate) async fn complete(self) -> Result<Self, Failure> {
         let Target::Cluster(source) = self.target else {
             return Ok(self);
         };
@@ -287,17 +293,32 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
     names
 }
 
-/// Runs a session on this machine until it is stopped.
+/// Connects, and leaves the session in the background or stays until it is stopped.
 ///
 /// # Errors
 ///
 /// It could not be connected, or not everything could be undone.
 pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
+    if arguments.foreground {
+        foreground(arguments, global).await
+    } else {
+        background::command::connect().await
+    }
+}
+
+async fn foreground(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
     let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
     let reporter = Arc::new(Reporter::stderr(global.progress));
-    run::run(&ThisMachine::default(), config, reporter, sender, stops).await
+    let surroundings = Surroundings {
+        reporter,
+        stop_sender: sender,
+        stops,
+        connected: None,
+        log: None,
+    };
+    run(&ThisMachine::default(), config, surroundings).await
 }
 
 /// Turns signals into stops, from now on until the handle is dropped.

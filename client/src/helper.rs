@@ -13,6 +13,7 @@ mod start;
 
 use std::ffi::OsString;
 
+use kubebridge_platform::claims::Claims;
 use kubebridge_platform::host::{Applied, Host, HostError, Link, LinkSpec, Undone, Verified};
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::{HelperHost, LocalHost, Recovered};
@@ -25,12 +26,28 @@ pub use start::start;
 
 /// The only argument a helper is started with. It is no command of the command line: neither
 /// environment nor files may say anything to a process of root.
-pub const ARGUMENT: &str = "helper";
+const ARGUMENT: &str = "helper";
+
+/// What follows it when the helper has let go of sudo.
+const ALONE: &str = "alone";
+
+/// Which part of a helper this process is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The one that sudo or pkexec started: it starts the other and ends.
+    First,
+    /// The one that serves.
+    Serving,
+}
 
 /// Tells whether these arguments make this process a helper.
 #[must_use]
-pub fn is_asked(arguments: &[OsString]) -> bool {
-    matches!(arguments, [_, only] if only == ARGUMENT)
+pub fn asked(arguments: &[OsString]) -> Option<Part> {
+    match arguments {
+        [_, only] if only == ARGUMENT => Some(Part::First),
+        [_, first, second] if first == ARGUMENT && second == ALONE => Some(Part::Serving),
+        _ => None,
+    }
 }
 
 /// What changes the machine: this process, or its helper.
@@ -47,6 +64,13 @@ impl Host for MachineHost {
         match self {
             Self::Own(host) => host.recover().await,
             Self::Helper(host) => host.recover().await,
+        }
+    }
+
+    async fn claim(&mut self, claims: &Claims) -> Result<(), HostError> {
+        match self {
+            Self::Own(host) => host.claim(claims).await,
+            Self::Helper(host) => host.claim(claims).await,
         }
     }
 

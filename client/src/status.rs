@@ -189,6 +189,12 @@ pub struct StatusReport {
     pub repairs: RepairsReport,
     /// The steps done, with what they found and how long they took.
     pub steps: Vec<StepReport>,
+    /// The context of the kubeconfig; `None` where the manager is reached by its address.
+    #[serde(default)]
+    pub context: Option<String>,
+    /// The file with the log of a session in the background; `None` in the foreground.
+    #[serde(default)]
+    pub log: Option<String>,
 }
 
 /// How long the tokens last by which the session has its namespaces. The first that expires counts.

@@ -5,6 +5,7 @@
 
 mod access;
 mod api_server;
+mod background;
 mod bad_input;
 mod changes;
 mod credentials;

@@ -6,8 +6,7 @@ use crate::control::namespaces::Change;
 use crate::failure::Failure;
 use crate::output::print_line;
 use crate::progress::Reporter;
-use crate::session::os::runtime;
-use crate::status::client::{Session, sessions};
+use crate::status::client::{Session, all_sessions};
 use crate::status::{namespace_document, namespaces_text};
 
 /// Makes the change.
@@ -17,7 +16,7 @@ pub(super) async fn run(arguments: &NamespaceArgs, global: &Global) -> Result<()
         NamespaceCommand::Add { name } => Change::Add(name.to_string()),
         NamespaceCommand::Remove { name } => Change::Remove(name.to_string()),
     };
-    let session = the_one(sessions(&runtime()).await?, arguments.session.as_deref())?;
+    let session = the_one(all_sessions().await?, arguments.session.as_deref())?;
     let report = session.change(change).await.map_err(|failure| Failure {
         error: failure.error.context("the namespaces are as they were"),
         ..failure

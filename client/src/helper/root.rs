@@ -5,8 +5,12 @@
 //! reason: the session hears them and ends in order.
 
 use std::env;
+use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 use kubebridge_platform::Sys;
 use kubebridge_platform::helper::{HelperError, serve};
@@ -15,10 +19,20 @@ use rustix::process::{Uid, geteuid, getuid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::{ALONE, ARGUMENT, Part};
 use crate::failure::{Exit, Failure};
 
 /// Where the system's bus is, whatever the environment says of it.
 const BUS: &str = "unix:path=/run/dbus/system_bus_socket";
+
+/// Where sudo and pkexec say who called them.
+const CALLERS: [&str; 2] = ["SUDO_UID", "PKEXEC_UID"];
+
+/// This program, even if its file was replaced meanwhile.
+const SELF: &str = "/proc/self/exe";
+
+/// What the process is called, whatever path it was started by.
+const NAME: &CStr = c"kubebridge";
 
 /// The rights that changing the machine takes: link and addresses, port 53, and files with their
 /// owner, mode and attributes as they were.
@@ -29,20 +43,47 @@ const RIGHTS: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
-/// Serves the session on standard input until it ends.
+/// Serves the session on standard input until it ends, or has another process do so.
 ///
 /// # Errors
 ///
 /// This is not root, nobody is there to serve, the session broke the rules, or not everything could
 /// be undone.
-pub fn run() -> Result<(), Failure> {
+pub fn run(part: Part) -> Result<(), Failure> {
     let peer = caller(getuid(), geteuid(), |name| env::var(name).ok())?;
     let socket = socket()?;
+    if part == Part::First {
+        return hand_over(socket);
+    }
     leave_the_user_behind()?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
         .block_on(attend(socket, peer))
+}
+
+/// Starts the process that serves, and lets it go.
+///
+/// sudo stays as long as what it started, with the terminal it was asked on; when that closes it
+/// ends its program, SIGKILL and all.
+fn hand_over(socket: OwnedFd) -> Result<(), Failure> {
+    let callers = CALLERS.into_iter();
+    let callers = callers.filter_map(|name| Some((name, env::var_os(name)?)));
+    let mut other = Command::new(SELF)
+        .arg0(NAME.to_string_lossy().as_ref())
+        .args([ARGUMENT, ALONE])
+        .env_clear()
+        .envs(callers)
+        .stdin(Stdio::from(socket))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| Failure::new(Exit::HostOs, error).context("starting the helper"))?;
+    if let Some(mut output) = other.stdout.take() {
+        // It closes that when it no longer belongs to this terminal.
+        io::copy(&mut output, &mut io::sink())?;
+    }
+    Ok(())
 }
 
 async fn attend(socket: OwnedFd, peer: Uid) -> Result<(), Failure> {
@@ -90,7 +131,7 @@ fn caller(
     if !real.is_root() || !effective.is_root() {
         return Err(refused("the helper has to be root's"));
     }
-    let named = ["SUDO_UID", "PKEXEC_UID"].map(variable);
+    let named = CALLERS.map(variable);
     match named {
         [None, None] => Ok(Uid::ROOT),
         [Some(uid), None] | [None, Some(uid)] => match uid.parse() {
@@ -120,8 +161,11 @@ fn socket() -> Result<OwnedFd, Failure> {
 
 /// Gives up the terminal's process group, the user's folder and every right that is not needed.
 fn leave_the_user_behind() -> Result<(), Failure> {
-    // Refused to the leader of a group, which has one of its own already: sudo's with a terminal.
+    // Refused to the leader of a group, which has none of the user's.
     let _ = rustix::process::setsid();
+    let nothing = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nothing).map_err(io::Error::from)?;
+    rustix::thread::set_name(NAME).map_err(io::Error::from)?;
     rustix::process::chdir("/").map_err(io::Error::from)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let failed = |errno: rustix::io::Errno| {

@@ -33,6 +33,7 @@ impl<O: Os> Parts<'_, O> {
         let Verified {
             repairs,
             conflicts,
+            withheld: _,
             link,
             troubles,
         } = verified;

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use kubebridge_platform::fs::{Lock, make_dir};
 use kubebridge_platform::host::{Host, HostDns, HostError, Kind};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
@@ -12,7 +11,7 @@ use kubebridge_platform::{
     lookup_through_resolved, read_host_dns, recover,
 };
 use parking_lot::Mutex;
-use rustix::process::{Uid, geteuid};
+use rustix::process::Uid;
 
 use crate::failure::{Exit, Failure};
 use crate::helper::{self, MachineHost, own_runtime};
@@ -95,33 +94,6 @@ impl ThisMachine {
     pub async fn leftovers(&self) -> Result<Vec<Leftover>, Failure> {
         leftovers(&self.sys).await.map_err(host_failure)
     }
-
-    /// Keeps other sessions off the machine until the lock is dropped; `None` for another user than
-    /// root, whose helper does that.
-    ///
-    /// # Errors
-    ///
-    /// A session is running.
-    pub fn hold(&self) -> Result<Option<Lock>, Failure> {
-        if !geteuid().is_root() {
-            return Ok(None);
-        }
-        let files = |error| host_failure(HostError::Files(error));
-        make_dir(&self.sys.runtime_dir, 0o755, &self.sys.faults).map_err(files)?;
-        let path = self.sys.session_lock();
-        match Lock::try_acquire(&path, &self.sys.faults).map_err(files)? {
-            Some(mut lock) => {
-                // Only for the words of whoever finds it taken.
-                let _ = lock.sign(&format!("{}\n", std::process::id()));
-                Ok(Some(lock))
-            }
-            None => {
-                // Whoever just took it has not signed it yet.
-                let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
-                Err(host_failure(HostError::Busy { pid }))
-            }
-        }
-    }
 }
 
 impl Os for ThisMachine {
@@ -190,6 +162,9 @@ pub fn host_failure(error: HostError) -> Failure {
         Kind::Port => Failure::new(Exit::Busy, error)
             .context("another program holds port 53")
             .with_hint("ss -lntup 'sport = :53' names it; it must not listen on 0.0.0.0 or [::]"),
+        Kind::Clash => {
+            Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect, or another context")
+        }
         Kind::Busy => Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect"),
         Kind::Helper => Failure::new(Exit::HostOs, error)
             .with_hint("sudo kubebridge recover repairs what it may have left"),

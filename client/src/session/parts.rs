@@ -20,6 +20,7 @@ use tonic::transport::Channel;
 use super::hosts::HostsKeeper;
 use super::os::Os;
 use super::{Health, Step, Stop, steps};
+use crate::background::log::LogFile;
 use crate::connect::Config;
 use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
@@ -58,6 +59,7 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) hosts: Option<HostsKeeper>,
     pub(super) stale: Arc<StaleAnswers>,
     pub(super) clock: Clock,
+    pub(super) log: Option<Arc<LogFile>>,
     pub(super) watch: Option<DriftWatch>,
     /// What was noticed and not looked into yet.
     pub(super) drift: Option<Drift>,
@@ -106,6 +108,7 @@ impl<'os, O: Os> Parts<'os, O> {
         reporter: Arc<Reporter>,
         stops: mpsc::Sender<Stop>,
         clock: Clock,
+        log: Option<Arc<LogFile>>,
     ) -> Self {
         let stale = Arc::new(StaleAnswers::default());
         board.note(|facts| facts.stale = Some(Arc::clone(&stale)));
@@ -129,6 +132,7 @@ impl<'os, O: Os> Parts<'os, O> {
             hosts: None,
             stale,
             clock,
+            log,
             watch: None,
             drift: None,
             second_look: None,

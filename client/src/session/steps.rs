@@ -31,6 +31,14 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
         parts.stops.clone(),
     )
     .map_err(|error| Failure::new(Exit::HostOs, error).context("control socket"))?;
+    if let Some(log) = &parts.log {
+        match log.open(server.folder()) {
+            Ok(path) => parts
+                .board
+                .note(|facts| facts.log = Some(path.display().to_string())),
+            Err(error) => parts.warn_once(format!("no log: {error}")),
+        }
+    }
     parts.server = Some(server);
     let words: Vec<_> = repaired
         .iter()

@@ -58,6 +58,8 @@ pub struct Identity {
     pub session: String,
     /// The manager's address.
     pub manager: String,
+    /// The context of the kubeconfig, if it is reached by one.
+    pub context: Option<String>,
     /// The namespaces it begins with, the session's own first.
     pub namespaces: Vec<String>,
 }
@@ -111,6 +113,8 @@ pub struct Facts {
     pub repairs: Repairs,
     /// The steps done.
     pub steps: Vec<StepReport>,
+    /// Where its log is.
+    pub log: Option<String>,
 }
 
 /// What was put back, and what could not be.
@@ -190,6 +194,7 @@ impl Board {
                 Kind::Dns => of_dns = Some(text.clone()),
                 Kind::Hosts => of_hosts = Some(text.clone()),
                 Kind::Busy
+                | Kind::Clash
                 | Kind::Intent
                 | Kind::Files
                 | Kind::Link
@@ -273,6 +278,8 @@ impl Board {
             kubernetes,
             repairs: repairs(&facts.repairs, now),
             steps: facts.steps.clone(),
+            context: self.identity.context.clone(),
+            log: facts.log.clone(),
         }
     }
 

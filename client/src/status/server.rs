@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 use super::board::{Board, Phase};
 use super::{Reply, Request};
+use crate::background::log::{LOG, OLDER};
 use crate::inquiry::Question;
 use crate::session::{State, Stop};
 
@@ -76,7 +77,8 @@ pub fn remove_dead(runtime: &Path) -> Vec<String> {
 }
 
 fn remove_folder(folder: &Path) {
-    for gone in [fs::remove_file(folder.join(SOCKET)), fs::remove_dir(folder)] {
+    let files = [SOCKET, LOG, OLDER].map(|name| fs::remove_file(folder.join(name)));
+    for gone in files.into_iter().chain([fs::remove_dir(folder)]) {
         if let Err(error) = gone
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -133,6 +135,12 @@ impl Server {
             self.has_ended = true;
             tracing::error!(?outcome, "control socket ended");
         }
+    }
+
+    /// Returns the session's folder, which nobody else may look into.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Removes the socket, so that the session is no longer found.

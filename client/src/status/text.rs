@@ -54,6 +54,7 @@ pub fn status_text(report: &StatusReport) -> String {
     let namespaces = report.kubernetes.iter();
     rows.extend(namespaces.map(|namespace| ("routes", of_namespace(namespace))));
     rows.extend(repair_rows(&report.repairs));
+    rows.extend(report.log.clone().map(|log| ("log", log)));
     let mut text = String::new();
     for (label, value) in rows {
         // Writing to a String cannot fail.

@@ -13,6 +13,7 @@ use super::error::{HelperError, Violation};
 use super::frame::{Descriptors, Frame, Frames, encode, is_gone};
 use super::message::{Asked, Done, MadeAnew, OpenedLink, Request, Told, VerifiedMachine};
 use super::{MESSAGE_TIME, OPERATION_TIME, PROTOCOL};
+use crate::claims::Claims;
 use crate::host::{Applied, Host, HostError, Link, LinkSpec, Relinked, Undone, Verified};
 use crate::intent::Intent;
 use crate::recover::Recovered;
@@ -145,6 +146,13 @@ impl Host for HelperHost {
         }
     }
 
+    async fn claim(&mut self, claims: &Claims) -> Result<(), HostError> {
+        match self.ask(Request::Claim(claims.clone())).await? {
+            (Done::Claimed, _) => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
     async fn open(&mut self, spec: &LinkSpec) -> Result<Link, HostError> {
         match self.ask(Request::Open(spec.clone())).await? {
             (Done::Opened(link), descriptors) => link_of(link, descriptors),
@@ -223,6 +231,7 @@ fn verified_of(
     let VerifiedMachine {
         repairs,
         conflicts,
+        withheld,
         link,
         troubles,
     } = verified;
@@ -238,6 +247,7 @@ fn verified_of(
     Ok(Verified {
         repairs,
         conflicts,
+        withheld,
         link,
         troubles: troubles.into_iter().map(HostError::from).collect(),
     })

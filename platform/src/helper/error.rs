@@ -8,6 +8,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Clash;
 use crate::host::{HostError, Kind};
 
 /// Why a session and its helper cannot work together.
@@ -108,6 +109,7 @@ pub(crate) struct Cause {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Trouble {
     Busy { pid: Option<u32> },
+    Clash(Box<Clash>),
     Ended,
     NoLink,
     Worker,
@@ -118,6 +120,7 @@ impl From<HostError> for Trouble {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Busy { pid } => Self::Busy { pid },
+            HostError::Clash(clash) => Self::Clash(clash),
             HostError::Ended => Self::Ended,
             HostError::NoLink => Self::NoLink,
             HostError::Worker => Self::Worker,
@@ -133,6 +136,7 @@ impl From<Trouble> for HostError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Busy { pid } => Self::Busy { pid },
+            Trouble::Clash(clash) => Self::Clash(clash),
             Trouble::Ended => Self::Ended,
             Trouble::NoLink => Self::NoLink,
             Trouble::Worker => Self::Worker,

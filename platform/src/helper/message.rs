@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Trouble, Violation};
+use crate::claims::{Claims, Withheld};
 use crate::host::{Applied, HostsConflict, LinkSpec, Undone};
 use crate::intent::Intent;
 use crate::recover::Recovered;
@@ -26,6 +27,8 @@ pub(super) enum Request {
     Take { session: SessionId },
     /// Undo what dead sessions left.
     Recover,
+    /// Claim what the cluster has for the session, in place of what it claimed before.
+    Claim(Claims),
     /// Make the link: answered with the device and two sockets.
     Open(LinkSpec),
     /// Bring DNS and hosts lines to what is wanted.
@@ -41,6 +44,7 @@ impl Request {
         match self {
             Self::Take { .. } => "take",
             Self::Recover => "recover",
+            Self::Claim(_) => "claim",
             Self::Open(_) => "open",
             Self::Apply(_) => "apply",
             Self::Verify => "verify",
@@ -72,6 +76,7 @@ pub(super) enum Told {
 pub(super) enum Done {
     Taken,
     Recovered(Vec<Recovered>),
+    Claimed,
     Opened(OpenedLink),
     Applied(Applied),
     Verified(VerifiedMachine),
@@ -93,6 +98,7 @@ pub(super) struct OpenedLink {
 pub(super) struct VerifiedMachine {
     pub(super) repairs: Vec<String>,
     pub(super) conflicts: Vec<HostsConflict>,
+    pub(super) withheld: Option<Withheld>,
     pub(super) link: Option<MadeAnew>,
     pub(super) troubles: Vec<Trouble>,
 }

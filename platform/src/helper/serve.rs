@@ -92,7 +92,11 @@ impl Stage {
             (Self::Taken { has_link, .. }, Request::Recover) => !has_link,
             (
                 Self::Taken { .. },
-                Request::Open(_) | Request::Apply(_) | Request::Verify | Request::Undo,
+                Request::Claim(_)
+                | Request::Open(_)
+                | Request::Apply(_)
+                | Request::Verify
+                | Request::Undo,
             ) => true,
             (Self::New | Self::Taken { .. } | Self::Over, _) => false,
         }
@@ -171,6 +175,10 @@ impl Helper {
         };
         Ok(match request {
             Request::Recover => alone(Done::Recovered(host.recover().await?)),
+            Request::Claim(claims) => {
+                host.claim(&claims).await?;
+                alone(Done::Claimed)
+            }
             Request::Open(spec) => {
                 *has_link = true;
                 let (link, beside) = opened(host.open(&spec).await?);
@@ -234,6 +242,7 @@ fn verified(verified: Verified) -> (VerifiedMachine, Vec<OwnedFd>) {
     let Verified {
         repairs,
         conflicts,
+        withheld,
         link,
         troubles,
     } = verified;
@@ -248,6 +257,7 @@ fn verified(verified: Verified) -> (VerifiedMachine, Vec<OwnedFd>) {
     let machine = VerifiedMachine {
         repairs,
         conflicts,
+        withheld,
         link,
         troubles: troubles.into_iter().map(Trouble::from).collect(),
     };

@@ -113,6 +113,8 @@ fn session() -> StatusReport {
             detail: "kb0 198.19.248.1/30".to_owned(),
             millis: 12,
         }],
+        context: Some("lab".to_owned()),
+        log: Some("/run/kubebridge/sessions/0a1b2c3d/session.log".to_owned()),
     }
 }
 
