@@ -14,6 +14,8 @@ mod dns_tools;
 mod dns_trace;
 mod drift;
 mod figures;
+mod helper;
+mod helper_kills;
 mod hosts_shapes;
 mod install;
 mod kills;
