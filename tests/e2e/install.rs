@@ -1,9 +1,18 @@
 //! Installing by `kubebridge install` into a real control plane: what a newcomer does, what is
 //! refused, what is removed.
 
-use std::{process::Output, time::Duration};
+mod chart;
+mod objects;
+mod refusals;
+mod rights;
+mod upgrade;
 
-use anyhow::{Result, ensure};
+use std::{
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Result, bail, ensure};
 use kubebridge_tests::{
     checks::Checks,
     controllers::Controllers,
@@ -16,6 +25,7 @@ use kubebridge_tests::{
     product::Attempt,
     wait::until,
 };
+use serde_json::Value;
 
 use crate::reach::contains;
 
@@ -69,6 +79,34 @@ fn start(lab: &Lab, user: &str, words: &[&str]) -> Result<Daemon> {
         .env("KUBECONFIG", lab.api.kubeconfig(user))
         .args(words);
     Daemon::start(&format!("kubebridge-{}", words[0]), &lab.logs(), command)
+}
+
+/// The same, which must be refused with this exit code and all of `words`.
+fn refused_as(lab: &Lab, user: &str, words: &[&str], code: i32, parts: &[&str]) -> Result<()> {
+    let said = run_as(lab, user, words)?;
+    let err = String::from_utf8_lossy(&said.stderr);
+    ensure!(
+        said.status.code() == Some(code),
+        "{words:?} ended with {}:\n{err}",
+        said.status
+    );
+    parts.iter().try_for_each(|part| contains(&err, part))
+}
+
+/// The objects of a variant, as the command prints them for programs.
+fn manifest(words: &[&str]) -> Result<Vec<Value>> {
+    let said = Command::new(program("kubebridge")?)
+        .env_clear()
+        .args(["manifest", "-o", "json"])
+        .args(words)
+        .output()?;
+    let err = String::from_utf8_lossy(&said.stderr);
+    ensure!(said.status.success(), "manifest {words:?}: {err}");
+    let mut list: Value = serde_json::from_slice(&said.stdout)?;
+    match list["items"].take() {
+        Value::Array(items) => Ok(items),
+        other => bail!("no list: {other}"),
+    }
 }
 
 #[test]
