@@ -220,6 +220,12 @@ impl Problem {
         self.kind == Kind::Forbidden
     }
 
+    /// Whether nobody has answered, or only with a failure of its own.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.kind == Kind::Unreachable
+    }
+
     /// Whether what was asked for is not there.
     #[must_use]
     pub fn is_missing(&self) -> bool {

@@ -48,6 +48,13 @@ fn install_an_upgrade_removes_what_is_left_out_and_uninstall_what_was_applied() 
     ];
     let refusal = refused_as(&lab, "admin", &nothing, UNREACHABLE, &words);
     checks.that("too early", refusal);
+    let nowhere = [&["install", "-n", "nowhere"][..], &NO_WAIT].concat();
+    let words = [
+        "there is no namespace nowhere",
+        "hint: kubectl create namespace nowhere",
+    ];
+    let refusal = refused_as(&lab, "admin", &nowhere, UNREACHABLE, &words);
+    checks.that("no such namespace", refusal);
     let wide = ["-n", "default", "-n", "shop", "--replicas=2"];
     let install = [&["install", "--dns-service"][..], &wide, &NO_WAIT].concat();
     let tried = [&install[..], &["--dry-run"]].concat();
@@ -206,26 +213,25 @@ fn why_it_is_not_ready(lab: &Lab, checks: &mut Checks) -> Result<()> {
         refused_as(lab, "admin", &upgrade("3s"), UNREACHABLE, &words),
     );
     lab.kubectl(&["create", "quota", "none", "-n", HOME, "--hard=pods=0"])?;
-    lab.kubectl(&[
-        "delete",
-        "pods",
-        "-n",
-        HOME,
-        "--all",
-        "--grace-period=0",
-        "--force",
-    ])?;
-    until("the pods to be refused", START, || {
+    until("the quota to be looked at", START, || {
         let status = [
             "get",
-            "deployment",
-            "traffic-manager",
+            "quota",
+            "none",
             "-n",
             HOME,
             "-o",
-            "jsonpath={.status}",
+            "jsonpath={.status.hard}",
         ];
-        contains(&lab.kubectl(&status)?, "ReplicaFailure")
+        contains(&lab.kubectl(&status)?, "pods")
+    })?;
+    until("the pods to be refused", START, || {
+        // Those that were made before the quota was known to all.
+        let now = ["--all", "--grace-period=0", "--force"];
+        lab.kubectl(&[&["delete", "pods", "-n", HOME][..], &now].concat())?;
+        let deployment = ["get", "deployment", "traffic-manager", "-n", HOME];
+        let status = lab.kubectl(&[&deployment[..], &["-o", "jsonpath={.status}"]].concat())?;
+        contains(&status, "ReplicaFailure")
     })?;
     let words = ["pods are refused: ", "exceeded quota: none"];
     checks.that(
