@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod config;
 
+pub mod background;
 pub mod certs;
 pub mod command;
 pub mod connect;

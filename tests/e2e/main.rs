@@ -5,6 +5,7 @@
 
 mod access;
 mod api_server;
+mod background;
 mod bad_input;
 mod changes;
 mod credentials;
@@ -21,6 +22,7 @@ mod manager;
 mod manager_replaced;
 mod modes;
 mod names;
+mod namespaces;
 mod outage;
 mod parts;
 mod reach;
