@@ -22,7 +22,7 @@ use kubebridge_tests::{
     lab::{AUTHORS, Lab},
     parts::program,
     pod::Pod,
-    product::Attempt,
+    product::{Attempt, MANAGER_DNS},
     wait::until,
 };
 use serde_json::Value;
@@ -111,15 +111,40 @@ fn manifest(words: &[&str]) -> Result<Vec<Value>> {
 
 #[test]
 fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -> Result<()> {
+    installed_used_and_removed(&[], |_, _| Ok(()))
+}
+
+#[test]
+fn install_the_cluster_wide_variant_gives_the_manager_all_it_asks_for() -> Result<()> {
+    let flags = ["--all-namespaces", "--dns-service"];
+    installed_used_and_removed(&flags, |lab, pod| {
+        let name = "authors.default.svc.cluster.local";
+        let got = dig(&lab.node, MANAGER_DNS, Transport::Tcp, name, "A")?;
+        ensure!(got.to_string().contains(AUTHORS), "{got}");
+        let log = pod.log()?.to_lowercase();
+        let refused: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("forbidden"))
+            .collect();
+        ensure!(refused.is_empty(), "{refused:#?}");
+        Ok(())
+    })
+}
+
+/// Installs with more `flags`, connects as a user without other rights, looks at the running
+/// manager, installs again, and removes all.
+fn installed_used_and_removed(
+    flags: &[&str],
+    look: impl FnOnce(&Lab, &Pod) -> Result<()>,
+) -> Result<()> {
     let lab = Lab::start()?;
     let kubelet = Kubelet::start_alone(&lab)?;
     let _controllers = Controllers::start(&lab)?;
     let before = objects(&lab)?;
     let mut checks = Checks::new();
 
-    let words = ["-n", "default", "-n", "shop", "--image", IMAGE];
-    let allow = ["--allow-user", "dev"];
-    let words = [&["install"][..], &words, &allow].concat();
+    let words = ["install", "-n", "default", "-n", "shop", "--image", IMAGE];
+    let words = [&words[..], &["--allow-user", "dev"], flags].concat();
     let installing = start(&lab, "admin", &words)?;
     let pod = Pod::run(&lab, &kubelet)?;
     let status = installing.ended(START)?;
@@ -128,6 +153,7 @@ fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -
     for part in [
         "Deployment kubebridge/traffic-manager: created",
         "managers: 1 ready",
+        "next: kubebridge connect -n default -n shop",
     ] {
         checks.that(part, contains(&said, part));
     }
@@ -135,6 +161,7 @@ fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -
     let attempt = Attempt::start_by_kubeconfig(&lab, &lab.api.kubeconfig("dev"), &[], &[])?;
     let session = attempt.connected()?;
     checks.that("a name", resolves(&lab, &session.resolver()?, "authors"));
+    checks.that("the manager", look(&lab, &pod));
     checks.that("the session's end", session.end_at_once());
 
     let (again, _) = done_as(&lab, "admin", &[&words[..], &["--wait", "0s"]].concat())?;
@@ -150,12 +177,8 @@ fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -
     let status = removing.ended(START)?;
     let said = removing.log()?;
     ensure!(status.success(), "uninstall ended with {status}:\n{said}");
-    let after = objects(&lab)?;
-    checks.equal(
-        "the cluster after it",
-        Ok(after.join("\n")),
-        &before.join("\n"),
-    );
+    let after = objects(&lab)?.join("\n");
+    checks.equal("the cluster after it", Ok(after), &before.join("\n"));
     checks.finish()?;
     lab.finish();
     Ok(())
