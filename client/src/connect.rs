@@ -296,7 +296,7 @@ pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Fai
     let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
-    let reporter = Arc::new(Reporter::stderr(global.progress));
+    let reporter = Arc::new(Reporter::stderr(global.progress).timed(global.verbose > 0));
     run::run(&ThisMachine::default(), config, reporter, sender, stops).await
 }
 

@@ -14,6 +14,7 @@ mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;
+mod image;
 mod kills;
 mod loops;
 mod manager;
