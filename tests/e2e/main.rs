@@ -18,6 +18,7 @@ mod helper;
 mod helper_kills;
 mod hosts_shapes;
 mod install;
+mod image;
 mod kills;
 mod loops;
 mod manager;
