@@ -1,6 +1,6 @@
 //! `LocalHost`: a root process changing its own machine.
 //!
-//! It orders and journals; what each change is, is decided in `link`, `dns` and `hosts`. If it is
+//! It orders and journals; what each change is, is decided in `link`, `dns`, `routes` and `hosts`. If it is
 //! dropped without `undo`, the journal stays and [`crate::recover::recover`] finds it.
 
 use std::sync::Arc;
@@ -13,12 +13,15 @@ use crate::hosts::file::HostsFile;
 use crate::intent::{HostsLine, Intent};
 use crate::journal::{Change, Journal};
 use crate::link::{self, LinkPlan};
+use crate::net::IpNet;
 use crate::sys::{SessionId, Sys};
 use dns::LinkDns;
 use files::Files;
+use routes::LinkRoutes;
 
 mod dns;
 mod files;
+mod routes;
 mod verify;
 
 /// This machine, for one session; at most one exists per machine.
@@ -28,6 +31,7 @@ pub struct LocalHost {
     files: Arc<Mutex<Files>>,
     link: Option<OpenLink>,
     dns: Option<LinkDns>,
+    routes: Option<LinkRoutes>,
     /// What the last `apply` asked for.
     wanted: Wanted,
     /// Held until drop.
@@ -39,6 +43,7 @@ pub struct LocalHost {
 struct Wanted {
     dns: Option<crate::intent::DnsIntent>,
     hosts: Arc<Vec<HostsLine>>,
+    routes: Vec<IpNet>,
 }
 
 /// The link that was handed out.
@@ -70,6 +75,7 @@ impl LocalHost {
             files: Arc::new(Mutex::new(Files::new(journal, hosts))),
             link: None,
             dns: None,
+            routes: None,
             wanted: Wanted::default(),
             _lock: lock,
         })
@@ -107,16 +113,25 @@ impl Host for LocalHost {
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         // What was found valid once is not looked through again: it may be 10,000 lines.
         if intent.dns != self.wanted.dns || intent.hosts != *self.wanted.hosts {
-            let Intent { dns, hosts } = intent.clone().checked().map_err(HostError::Intent)?;
-            let hosts = Arc::new(hosts);
-            self.wanted = Wanted { dns, hosts };
+            let checked = intent.clone().checked().map_err(HostError::Intent)?;
+            self.wanted = Wanted {
+                dns: checked.dns,
+                hosts: Arc::new(checked.hosts),
+                routes: checked.routes,
+            };
+        } else if intent.routes != self.wanted.routes {
+            let only = Intent::default().with_routes(intent.routes.clone());
+            self.wanted.routes = only.map_err(HostError::Intent)?.routes;
         }
         let dns = self.wanted.dns.clone();
         let mut applied = Applied::default();
+        // Routes that cannot be had now must not keep names from resolving.
+        let routed = self.apply_routes(&mut applied).await;
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
         set?;
+        routed?;
         let written = written?;
         if written.changed {
             applied
@@ -139,9 +154,11 @@ impl Host for LocalHost {
         }
         // One failure must not keep the rest from being undone.
         let dns = self.end_dns().await;
-        let all = dns.is_ok();
+        let routes = self.revert_routes().await;
+        let all = dns.is_ok() && routes.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
         undone.changes.extend(dns?);
+        undone.changes.extend(routes?);
         undone.changes.extend(hosts?);
         if let Some(OpenLink { plan, .. }) = self.link.take() {
             undone.changes.push(format!("link {} released", plan.name));
@@ -161,6 +178,8 @@ impl LocalHost {
     async fn leave_link(&mut self) -> Result<(), HostError> {
         if let Some(OpenLink { seq, .. }) = self.link.take() {
             self.revert_dns().await?;
+            // The link goes, and its routes with it.
+            self.drop_routes().await?;
             self.journalled(move |journal| journal.undone(seq)).await?;
         }
         Ok(())

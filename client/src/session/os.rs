@@ -168,6 +168,7 @@ pub fn host_failure(error: HostError) -> Failure {
         | HostError::Link(_)
         | HostError::Dns(_)
         | HostError::Hosts(_)
+        | HostError::Routes(_)
         | HostError::NoLink
         | HostError::Worker
         | HostError::Ended => false,

@@ -161,6 +161,7 @@ impl Board {
                 | HostError::Files(_)
                 | HostError::Journal(_)
                 | HostError::Link(_)
+                | HostError::Routes(_)
                 | HostError::Ended
                 | HostError::NoLink
                 | HostError::Worker => {}
