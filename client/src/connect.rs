@@ -1,13 +1,14 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
 use kubebridge_platform::intent::{DnsIntent, Intent};
-use kubebridge_platform::net::Ipv4Net;
+use kubebridge_platform::net::{IpNet, Ipv4Net};
+use kubebridge_platform::routes::ssh_peer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -24,6 +25,7 @@ use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
+use crate::session::routes::RouteChoice;
 use crate::session::run;
 
 /// Requests to end a session that wait to be read: one of each kind, and some impatience.
@@ -46,6 +48,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// What the user says about IP routes.
+    pub routes: RouteChoice,
     /// Files with tokens, by namespace.
     pub token_files: TokenFiles,
     /// The form of what is written to stdout.
@@ -67,6 +71,8 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            include,
+            exclude,
             tokens,
             tls_cert,
             tls_key,
@@ -95,6 +101,7 @@ impl Config {
             }
         }
         check_domains(domains)?;
+        check_include(include)?;
         Ok(Self {
             target,
             namespaces: names,
@@ -103,6 +110,11 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            routes: RouteChoice {
+                include: include.clone(),
+                exclude: exclude.clone(),
+                peers: ssh_peers(),
+            },
             token_files,
             output: global.output,
         })
@@ -274,6 +286,22 @@ fn check_domains(domains: &[String]) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::usage(format!("--domain: {error}"))),
     }
+}
+
+/// Finds out before anything is done whether a network may be routed at all.
+fn check_include(networks: &[IpNet]) -> Result<(), Failure> {
+    let wish = Intent::default().with_routes(networks.to_vec());
+    match wish {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::usage(format!("--include-cidr: {error}"))),
+    }
+}
+
+/// Whoever is logged in by SSH shall not be cut off; sudo drops the variable, the helper reads the
+/// connections.
+fn ssh_peers() -> Vec<IpAddr> {
+    let variable = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    ssh_peer(&variable).into_iter().collect()
 }
 
 /// Each namespace once, in order.

@@ -8,6 +8,7 @@ mod events;
 mod hosts;
 pub mod os;
 mod parts;
+pub mod routes;
 pub mod run;
 mod steps;
 mod writing;
@@ -23,10 +24,14 @@ pub enum Step {
     Dial,
     /// Open a session with it and get its routes.
     OpenSession,
+    /// Find out which IP routes may be had.
+    Plan,
     /// Create the link the resolver lives on.
     Link,
     /// Start the local resolver.
     Resolver,
+    /// Set the IP routes into the link.
+    Routes,
     /// Ask it one name of the cluster and one outside.
     Probe,
     /// Point the machine's DNS at it.
@@ -39,13 +44,15 @@ pub enum Step {
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Recover,
         Self::ReadDns,
         Self::Dial,
         Self::OpenSession,
+        Self::Plan,
         Self::Link,
         Self::Resolver,
+        Self::Routes,
         Self::Probe,
         Self::PointOs,
         Self::Hosts,
@@ -60,8 +67,10 @@ impl Step {
             Self::ReadDns => "read DNS",
             Self::Dial => "dial manager",
             Self::OpenSession => "open session",
+            Self::Plan => "plan routes",
             Self::Link => "link",
             Self::Resolver => "resolver",
+            Self::Routes => "routes",
             Self::Probe => "probe",
             Self::PointOs => "system DNS",
             Self::Hosts => "hosts",
@@ -74,11 +83,12 @@ impl Step {
     #[must_use]
     pub fn is_interruptible(self) -> bool {
         match self {
-            Self::Dial | Self::OpenSession | Self::Probe | Self::Verify => true,
+            Self::Dial | Self::OpenSession | Self::Plan | Self::Probe | Self::Verify => true,
             Self::Recover
             | Self::ReadDns
             | Self::Link
             | Self::Resolver
+            | Self::Routes
             | Self::PointOs
             | Self::Hosts => false,
         }
@@ -177,6 +187,8 @@ pub enum Event {
     Tunnel(Health),
     /// The routes or what is known about their names changed.
     RoutesChanged,
+    /// An answer needs a route, one is over, or Services may need some.
+    ReachChanged,
     /// The manager was reached again, and may know another cluster than before.
     ClusterChanged,
     /// The machine may no longer be as the session left it.
@@ -196,6 +208,8 @@ pub enum Effect {
     Announce,
     /// Bring the hosts lines up to date.
     RefreshHosts,
+    /// Bring the IP routes up to date.
+    RefreshRoutes,
     /// Bring the settings up to date with what the manager says of the cluster.
     FollowCluster,
     /// Hold the machine against what the session wants of it.
@@ -231,6 +245,7 @@ pub fn handle(state: State, event: Event) -> (State, Option<Effect>) {
         (State::Connected(_), Event::Stop(stop)) => undo(Undo::RestoreHost, Ending::Closed(stop)),
         (State::Connected(_), Event::Tunnel(health)) => (State::Connected(health), None),
         (State::Connected(_), Event::RoutesChanged) => (state, Some(Effect::RefreshHosts)),
+        (State::Connected(_), Event::ReachChanged) => (state, Some(Effect::RefreshRoutes)),
         (State::Connected(_), Event::ClusterChanged) => (state, Some(Effect::FollowCluster)),
         (State::Connected(_), Event::Drifted) => (state, Some(Effect::Verify)),
         (State::Undoing(Undo::Linger, _), Event::Stop(Stop::Signal)) => {
@@ -268,8 +283,8 @@ fn end(ending: Ending) -> (State, Option<Effect>) {
 fn undo_from(reached: Step, ending: Ending) -> (State, Option<Effect>) {
     match reached {
         Step::Recover | Step::ReadDns => end(ending),
-        Step::Dial | Step::OpenSession => undo(Undo::CloseSession, ending),
-        Step::Link | Step::Resolver | Step::Probe => undo(Undo::RemoveLink, ending),
+        Step::Dial | Step::OpenSession | Step::Plan => undo(Undo::CloseSession, ending),
+        Step::Link | Step::Resolver | Step::Routes | Step::Probe => undo(Undo::RemoveLink, ending),
         Step::PointOs | Step::Hosts | Step::Verify => undo(Undo::RestoreHost, ending),
     }
 }

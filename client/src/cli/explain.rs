@@ -9,10 +9,8 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 8] = [
+const LATER_FLAGS: [&str; 6] = [
     "--dry-run",
-    "--exclude-cidr",
-    "--include-cidr",
     "--mode",
     "--retake",
     "--anonymize",

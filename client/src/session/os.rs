@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kubebridge_platform::fs::{Lock, make_dir};
 use kubebridge_platform::host::{Host, HostDns, HostError};
+use kubebridge_platform::routes::{Known, Taken, read_taken};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
     Clock, DriftWatch, Family, Leftover, LocalHost, LookupError, Recovered, leftovers,
@@ -32,6 +33,12 @@ pub trait Os: Send + Sync {
 
     /// Reads how the machine resolves names.
     fn read_dns(&self) -> impl Future<Output = Result<HostDns, Failure>> + Send;
+
+    /// Reads which networks the machine uses, beside those known otherwise.
+    fn read_taken(&self, known: &Known) -> impl Future<Output = Result<Taken, Failure>> + Send;
+
+    /// Whether packets that are routed into a link go anywhere.
+    fn carries(&self) -> bool;
 
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -117,6 +124,15 @@ impl Os for ThisMachine {
     async fn read_dns(&self) -> Result<HostDns, Failure> {
         let read = read_host_dns(&self.sys).await;
         read.map_err(|error| os_failure("reading the system's DNS", error))
+    }
+
+    async fn read_taken(&self, known: &Known) -> Result<Taken, Failure> {
+        let read = read_taken(&self.sys, known).await;
+        read.map_err(|error| os_failure("reading the routes of this machine", error))
+    }
+
+    fn carries(&self) -> bool {
+        false
     }
 
     async fn resolve(&self, name: &str) -> Result<String, Failure> {

@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 
 use super::hosts::HostsKeeper;
 use super::os::Os;
+use super::routes::RoutesKeeper;
 use super::{Health, Step, Stop, steps};
 use crate::connect::Config;
 use crate::control::way::Reach;
@@ -55,6 +56,8 @@ pub(super) struct Parts<'os, O: Os> {
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
+    /// The IP routes, from the moment they are planned.
+    pub(super) routes: Option<RoutesKeeper>,
     pub(super) hosts: Option<HostsKeeper>,
     pub(super) stale: Arc<StaleAnswers>,
     pub(super) clock: Clock,
@@ -86,9 +89,12 @@ pub(super) struct Cluster {
 /// The link, without the sockets that the resolver took over.
 pub(super) struct LinkUp {
     pub(super) name: String,
+    pub(super) index: u32,
     pub(super) address: Ipv4Addr,
     pub(super) prefix: u8,
     pub(super) resolver: Ipv4Addr,
+    /// Whether packets to the cluster go anywhere: without, there are no routes.
+    pub(super) carries: bool,
     /// Where the resolver is asked.
     pub(super) socket: std::net::SocketAddr,
     /// Until the resolver takes its sockets.
@@ -126,6 +132,7 @@ impl<'os, O: Os> Parts<'os, O> {
             serving: None,
             zones: None,
             intent: Intent::default(),
+            routes: None,
             hosts: None,
             stale,
             clock,
@@ -142,8 +149,10 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::ReadDns => steps::read_dns(self).await,
             Step::Dial => steps::dial(self).await,
             Step::OpenSession => steps::open_session(self).await,
+            Step::Plan => steps::plan(self).await,
             Step::Link => steps::link(self).await,
             Step::Resolver => steps::resolver(self),
+            Step::Routes => steps::routes(self).await,
             Step::Probe => steps::probe(self).await,
             Step::PointOs => steps::point_os(self).await,
             Step::Hosts => steps::hosts(self).await,

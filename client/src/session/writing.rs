@@ -68,6 +68,12 @@ impl<O: Os> Parts<'_, O> {
                 self.note_applied(applied.warnings, applied.conflicts);
                 Ok(applied.changes)
             }
+            Err(error @ HostError::Routes(_)) => {
+                let trouble = format!("{:#}", host_failure(error).error);
+                tracing::warn!(error = %trouble, "routes not as wanted");
+                self.board.note(|facts| facts.routing.error = Some(trouble));
+                Ok(Vec::new())
+            }
             Err(error @ HostError::Dns(_)) => {
                 let trouble = format!("{:#}", host_failure(error).error);
                 tracing::warn!(error = %trouble, "system DNS not as wanted");
@@ -78,7 +84,7 @@ impl<O: Os> Parts<'_, O> {
         }
     }
 
-    fn note_applied(&mut self, warnings: Vec<String>, conflicts: Vec<HostsConflict>) {
+    pub(super) fn note_applied(&mut self, warnings: Vec<String>, conflicts: Vec<HostsConflict>) {
         for warning in warnings {
             self.warn_once(warning);
         }
@@ -105,7 +111,15 @@ impl<O: Os> Parts<'_, O> {
         };
         let session = cluster.sessions.borrow_and_update().clone();
         let is_same = networks(&session) == networks(&cluster.session);
+        let is_news = self
+            .routes
+            .as_mut()
+            .is_some_and(|routes| routes.follow(&session));
         cluster.session = session;
+        if is_news {
+            self.warn_once("the cluster's networks are others now: its routes follow".to_owned());
+            self.replan_routes().await;
+        }
         if is_same {
             return;
         }
@@ -174,8 +188,9 @@ impl<O: Os> Parts<'_, O> {
             .flatten()
             .cloned()
             .collect();
-        let hosts = std::mem::take(&mut self.intent.hosts);
+        let Intent { hosts, routes, .. } = std::mem::take(&mut self.intent);
         self.intent = Intent::new(Some(dns), hosts)
+            .and_then(|intent| intent.with_routes(routes))
             .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
         self.board.note(|facts| facts.dns.domains = domains);
         Ok(())

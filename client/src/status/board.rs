@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,10 +16,11 @@ use tokio::time::Instant;
 
 use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, ServiceRoute};
 
+use super::routing::HostRouteReport;
 use super::{
     CredentialsReport, DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespaceReport,
-    RepairReport, RepairsReport, RoutesReport, ServiceReport, StaleReport, StatusReport,
-    StepReport, TunnelReport, health,
+    RepairReport, RepairsReport, RoutesReport, RoutingReport, ServiceReport, StaleReport,
+    StatusReport, StepReport, TunnelReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::Tunnel;
@@ -82,6 +84,10 @@ pub struct Facts {
     pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
     pub hosts: HostsReport,
+    /// The IP routes, without the hosts among them.
+    pub routing: RoutingReport,
+    /// Hosts that are routed for a while: address, name, and when they go.
+    pub host_routes: Vec<(IpAddr, String, Instant)>,
     /// Our lines in it.
     pub lines: Vec<HostsLineReport>,
     /// What was put back.
@@ -150,18 +156,19 @@ impl Board {
         let at = self.clock.now();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_seconds = since_1970.map_or(0, |time| time.as_secs());
-        let (mut of_dns, mut of_hosts, mut words) = (None, None, Vec::new());
+        let (mut of_dns, mut of_hosts, mut of_routes) = (None, None, None);
+        let mut words = Vec::new();
         for trouble in troubles {
             let text = trouble_words(&trouble);
             match trouble {
                 HostError::Dns(_) => of_dns = Some(text.clone()),
                 HostError::Hosts(_) => of_hosts = Some(text.clone()),
+                HostError::Routes(_) => of_routes = Some(text.clone()),
                 HostError::Busy { .. }
                 | HostError::Intent(_)
                 | HostError::Files(_)
                 | HostError::Journal(_)
                 | HostError::Link(_)
-                | HostError::Routes(_)
                 | HostError::Ended
                 | HostError::NoLink
                 | HostError::Worker => {}
@@ -182,6 +189,9 @@ impl Board {
         }
         facts.repairs.troubles = words;
         facts.dns.error = of_dns;
+        if of_routes.is_some() {
+            facts.routing.error = of_routes;
+        }
         if of_hosts.is_some() {
             facts.hosts.error = of_hosts;
         }
@@ -228,7 +238,14 @@ impl Board {
             client_version: skew::CLIENT.to_owned(),
             cluster_domain,
             namespaces: self.identity.namespaces.clone(),
-            health: health::health(tunnel.as_ref(), &kubernetes, &dns, &facts.hosts),
+            health: health::health(
+                tunnel.as_ref(),
+                &kubernetes,
+                &dns,
+                &facts.routing,
+                &facts.hosts,
+            ),
+            routing: routing(&facts, now),
             tunnel,
             stale: stale.unwrap_or_default(),
             dns,
@@ -322,6 +339,7 @@ impl Board {
             session: self.identity.session.clone(),
             namespaces: Vec::new(),
             services: Vec::new(),
+            routing: routing(&facts, self.clock.now()),
         };
         if let Some(routes) = &facts.routes {
             let table = routes.borrow();
@@ -333,6 +351,19 @@ impl Board {
                 .collect();
         }
         report
+    }
+}
+
+fn routing(facts: &Facts, now: Instant) -> RoutingReport {
+    let hosts = facts.host_routes.iter();
+    let hosts = hosts.map(|(address, name, until)| HostRouteReport {
+        address: address.to_string(),
+        name: name.clone(),
+        seconds: until.saturating_duration_since(now).as_secs(),
+    });
+    RoutingReport {
+        hosts: hosts.collect(),
+        ..facts.routing.clone()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use kubebridge_platform::Recovered;
 
+use super::routing::routing_rows;
 use super::{
     CredentialsReport, HealthReport, HostsListReport, Leftovers, RepairsReport, RoutesReport,
     StaleReport, StatusReport, TunnelReport,
@@ -37,6 +38,7 @@ pub fn status_text(report: &StatusReport) -> String {
     rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
     rows.push(("health", health(&report.health)));
     rows.extend(dns_rows(report));
+    rows.extend(routing_rows(&report.routing));
     rows.push(("hosts", hosts(report)));
     let conflicts = &report.hosts.conflicts;
     rows.extend(
@@ -111,9 +113,12 @@ fn health(health: &HealthReport) -> String {
         kubernetes,
         routes,
         dns,
+        routing,
         hosts,
     } = health;
-    format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
+    format!(
+        "tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, IP routes {routing}, hosts {hosts}"
+    )
 }
 
 fn stale(stale: &StaleReport) -> Option<String> {
@@ -271,6 +276,9 @@ pub fn routes_text(report: &RoutesReport) -> String {
         if namespace.state != "synced" {
             let _ = writeln!(text, "{}: {}", namespace.namespace, namespace.state);
         }
+    }
+    for (label, value) in routing_rows(&report.routing) {
+        let _ = writeln!(text, "{label:<18}{value}");
     }
     text
 }
