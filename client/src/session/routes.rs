@@ -17,11 +17,13 @@ use tokio::time::Instant;
 use crate::failure::{Exit, Failure};
 use crate::reachable::{Answered, Holds, HostRoutes, Reachable};
 use crate::routes::RouteTable;
-use crate::status::routing::{LeftOutReport, NetworkReport, RoutingReport};
+use crate::status::routing::{NetworkReport, RoutingReport};
 use hosts::{Hosts, MAX_HOSTS};
+use news::left_out;
 
 mod hosts;
 mod keeping;
+mod news;
 
 /// Services outside the known networks that are routed one by one: a cluster whose networks are
 /// not known at all may have that many in one namespace.
@@ -117,35 +119,26 @@ impl RoutesKeeper {
         self.taken = taken;
     }
 
-    /// Looks for `ClusterIP`s outside the known networks; returns whether they are others than
-    /// before, and what is to be told of them.
-    pub(super) fn observe(&mut self) -> (bool, Vec<String>) {
-        let networks = AddressBook(self.cluster.keys().chain(&self.choice.include).collect());
+    /// Looks for `ClusterIP`s outside the known networks; tells whether they are others than before.
+    pub(super) fn observe(&mut self) -> bool {
+        let known: Vec<_> = self.cluster.keys().chain(&self.choice.include).collect();
         let table = self.services.borrow_and_update();
         let mut seen = BTreeMap::new();
         for (namespace, _) in table.namespaces() {
-            for route in table.services(namespace) {
-                if route.kind != ServiceKind::ClusterIp {
-                    continue;
-                }
-                let outside = route.cluster_ips.iter().filter(|ip| !networks.has(**ip));
+            let routes = table.services(namespace);
+            let addressed = routes.filter(|route| route.kind == ServiceKind::ClusterIp);
+            for route in addressed {
+                let all = route.cluster_ips.iter();
+                let outside = all.filter(|ip| !known.iter().any(|net| net.contains(**ip)));
                 for address in outside.take(MAX_OBSERVED.saturating_sub(seen.len())) {
                     seen.insert(*address, format!("service {}.{namespace}", route.name));
                 }
             }
         }
         drop(table);
-        let news = seen
-            .iter()
-            .filter(|(address, _)| !self.observed.contains_key(address));
-        let news = news
-            .map(|(address, service)| {
-                format!("{address} of {service} is outside the cluster's known networks: it gets a route of its own")
-            })
-            .collect();
         let is_changed = seen.keys().ne(self.observed.keys());
         self.observed = seen;
-        (is_changed, news)
+        is_changed
     }
 
     /// Plans anew.
@@ -218,47 +211,30 @@ impl RoutesKeeper {
 
     /// Returns what is to be told of the plan, each thing once.
     pub(super) fn news(&mut self) -> Vec<String> {
-        let overlaps = self.plan.overlaps.iter().map(|overlap| {
-            format!(
-                "{overlap}: the addresses of both stay with that route (--exclude-cidr {} says you know)",
-                overlap.theirs
-            )
-        });
-        let others = left_out(&self.plan).into_iter();
-        let others = others.map(|one| format!("{} is not routed: {}", one.network, one.reason));
-        let all: Vec<_> = overlaps.chain(others).collect();
-        all.into_iter()
-            .filter(|one| self.told.insert(one.clone()))
-            .collect()
+        let all = news::of(&self.plan, &self.cluster, &self.observed);
+        let all = all.into_iter();
+        all.filter(|one| self.told.insert(one.clone())).collect()
     }
 
-    /// Fails if nothing is left of a wanted network: what the user came for cannot work.
+    /// Fails if nothing is left of a wanted network: what the user came for cannot work. Single
+    /// Services are only told of.
     pub(super) fn check_covered(&self) -> Result<(), Failure> {
-        let Some(ours) = self.plan.covered.first() else {
+        let is_single = |net: &IpNet| self.observed.keys().any(|one| host_net(*one) == Some(*net));
+        let mut covered = self.plan.covered.iter();
+        let Some(ours) = covered.find(|net| !is_single(net)) else {
             return Ok(());
         };
-        let holes = self
-            .plan
-            .holes
-            .iter()
-            .filter(|hole| hole.net.overlaps(ours));
-        let overlap = self
-            .plan
-            .overlaps
-            .iter()
-            .find(|overlap| overlap.ours == *ours);
-        let why = match (overlap, holes.clone().next()) {
+        let mut holes = self.plan.holes.iter();
+        let hole = holes.find(|hole| hole.net.overlaps(ours));
+        let mut overlaps = self.plan.overlaps.iter();
+        let overlap = overlaps.find(|overlap| overlap.ours == *ours);
+        let why = match (overlap, hole) {
             (Some(overlap), _) => overlap.to_string(),
             (None, Some(hole)) => format!("{} is {}", hole.net, hole.why),
             (None, None) => format!("{ours} is taken"),
         };
-        let purposes = self.purposes();
-        let what = purposes
-            .get(ours)
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect::<Vec<_>>();
+        let purposes = self.purposes().remove(ours).unwrap_or_default();
+        let what: Vec<_> = purposes.into_iter().collect();
         Err(Failure::message(
             Exit::Busy,
             format!("nothing is left of {ours} ({}): {why}", what.join(", ")),
@@ -313,15 +289,6 @@ impl RoutesKeeper {
     }
 }
 
-/// Networks to look addresses up in.
-struct AddressBook<'a>(Vec<&'a IpNet>);
-
-impl AddressBook<'_> {
-    fn has(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|net| net.contains(address))
-    }
-}
-
 fn cluster_networks(session: &SessionInfo) -> Wanted {
     let services = session.service_cidrs.iter().map(|cidr| (cidr, "services"));
     let pods = session.pod_cidrs.iter().map(|cidr| (cidr, "pods"));
@@ -349,24 +316,6 @@ fn may_host<'a>(
 fn host_net(address: IpAddr) -> Option<IpNet> {
     let prefix = if address.is_ipv4() { 32 } else { 128 };
     IpNet::new(address, prefix).ok()
-}
-
-fn left_out(plan: &Plan) -> Vec<LeftOutReport> {
-    let wide = format!("wider than /{}", routes::WIDEST);
-    let six = "this machine has IPv6 switched off".to_owned();
-    let taken = "others have all of it".to_owned();
-    let lists = [
-        (&plan.covered, taken),
-        (&plan.too_wide, wide),
-        (&plan.without_ipv6, six),
-    ];
-    let all = lists.iter().flat_map(|(nets, reason)| {
-        nets.iter().map(|net| LeftOutReport {
-            network: net.to_string(),
-            reason: reason.clone(),
-        })
-    });
-    all.collect()
 }
 
 #[cfg(test)]

@@ -61,11 +61,8 @@ impl<O: Os> Parts<'_, O> {
         };
         let taken = self.os.read_taken(&known).await?;
         keeper.take(taken);
-        let (_, observed) = keeper.observe();
+        keeper.observe();
         keeper.replan()?;
-        for one in observed {
-            self.warn_once(one);
-        }
         self.tell_routes();
         Ok(())
     }
@@ -151,11 +148,9 @@ impl<O: Os> Parts<'_, O> {
         let Some(keeper) = &mut self.routes else {
             return;
         };
-        let (is_changed, news) = keeper.observe();
+        let is_changed = keeper.observe();
         let planned = if is_changed { keeper.replan() } else { Ok(()) };
-        for one in news {
-            self.warn_once(one);
-        }
+        self.tell_routes();
         let outcome = match planned {
             Ok(()) => self.set_routes().await,
             Err(failure) => Err(failure),

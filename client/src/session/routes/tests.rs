@@ -73,12 +73,18 @@ async fn w9_services_outside_are_bounded_and_told_once() {
         cluster_ip("default", &format!("s{number}"), &address.to_string())
     });
     let (mut keeper, _table) = keeper(&[], RouteChoice::default(), services.collect());
-    let (is_changed, news) = keeper.observe();
-    assert!(is_changed);
-    assert_eq!(news.len(), MAX_OBSERVED);
-    assert_eq!(keeper.observe(), (false, Vec::new()));
+    assert!(keeper.observe());
+    assert!(!keeper.observe());
     keeper.replan().unwrap();
     assert_eq!(keeper.routes().len(), MAX_OBSERVED);
+    let news = keeper.news();
+    assert_eq!(news.len(), 1, "{news:?}");
+    assert!(news[0].contains("--include-cidr"), "{news:?}");
+    // Where networks are known, each is told, as long as they are few.
+    assert!(keeper.follow(&session_info(&["172.30.0.0/16"])));
+    let news = keeper.news();
+    assert_eq!(news.len(), 9, "{news:?}");
+    assert_eq!(keeper.news(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -118,6 +124,25 @@ async fn lifecycle_16_an_overlap_is_told_once() {
     keeper.replan().unwrap();
     assert_eq!(keeper.news(), Vec::<String>::new());
     assert!(keeper.check_covered().is_ok());
+}
+
+#[tokio::test]
+async fn lifecycle_16_a_single_service_that_somebody_else_has_keeps_nobody_from_connecting() {
+    let services = vec![
+        cluster_ip("default", "one", "10.96.4.1"),
+        cluster_ip("default", "two", "10.96.4.2"),
+        cluster_ip("default", "three", "10.96.5.1"),
+    ];
+    let (mut keeper, _table) = keeper(&[], RouteChoice::default(), services);
+    keeper.observe();
+    keeper.take(taken(&[("10.96.4.0/24", Why::Route)]));
+    keeper.replan().unwrap();
+    assert!(keeper.check_covered().is_ok());
+    assert_eq!(keeper.routes(), nets(&["10.96.5.1/32"]));
+    let news = keeper.news();
+    assert_eq!(news.len(), 2, "{news:?}");
+    assert!(news[0].contains("10.96.4.0/24"), "{news:?}");
+    assert_eq!(keeper.report().left_out.len(), 2);
 }
 
 #[tokio::test]

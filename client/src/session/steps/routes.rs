@@ -7,6 +7,9 @@ use crate::session::parts::Parts;
 use crate::session::routes::RoutesKeeper;
 use crate::status::routing::RoutingReport;
 
+/// Networks told on one line; holes may make many of one.
+const SHOWN: usize = 6;
+
 /// Finds out what may be routed: overlaps are told, and a network that is taken whole is an error,
 /// before anything is changed.
 pub(in crate::session) async fn plan<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
@@ -41,8 +44,12 @@ pub(in crate::session) async fn routes<O: Os>(parts: &mut Parts<'_, O>) -> Resul
 }
 
 fn words(report: &RoutingReport) -> String {
-    let networks = report.networks.iter().map(|one| one.network.clone());
-    let networks = summary(&networks.collect::<Vec<_>>(), "no network is known");
+    let shown = report.networks.iter().take(SHOWN);
+    let mut shown: Vec<_> = shown.map(|one| one.network.clone()).collect();
+    if report.networks.len() > SHOWN {
+        shown.push(format!("{} more", report.networks.len() - SHOWN));
+    }
+    let networks = summary(&shown, "none");
     match report.holes.len() {
         0 => networks,
         1 => format!("{networks} (1 hole)"),
