@@ -2,6 +2,7 @@
 //!
 //! Pure. [`run`] carries the effects out and reports back; nothing here waits, reads or writes.
 
+mod claims;
 mod drift;
 mod ending;
 mod events;
@@ -24,6 +25,8 @@ pub enum Step {
     Dial,
     /// Open a session with it and get its routes.
     OpenSession,
+    /// Claim what the cluster has, beside the other sessions of the machine.
+    Claim,
     /// Find out which IP routes may be had.
     Plan,
     /// Create the link the resolver lives on.
@@ -44,11 +47,12 @@ pub enum Step {
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Recover,
         Self::ReadDns,
         Self::Dial,
         Self::OpenSession,
+        Self::Claim,
         Self::Plan,
         Self::Link,
         Self::Resolver,
@@ -67,6 +71,7 @@ impl Step {
             Self::ReadDns => "read DNS",
             Self::Dial => "dial manager",
             Self::OpenSession => "open session",
+            Self::Claim => "other sessions",
             Self::Plan => "plan routes",
             Self::Link => "link",
             Self::Resolver => "resolver",
@@ -86,6 +91,7 @@ impl Step {
             Self::Dial | Self::OpenSession | Self::Plan | Self::Probe | Self::Verify => true,
             Self::Recover
             | Self::ReadDns
+            | Self::Claim
             | Self::Link
             | Self::Resolver
             | Self::Routes
@@ -283,7 +289,9 @@ fn end(ending: Ending) -> (State, Option<Effect>) {
 fn undo_from(reached: Step, ending: Ending) -> (State, Option<Effect>) {
     match reached {
         Step::Recover | Step::ReadDns => end(ending),
-        Step::Dial | Step::OpenSession | Step::Plan => undo(Undo::CloseSession, ending),
+        Step::Dial | Step::OpenSession | Step::Claim | Step::Plan => {
+            undo(Undo::CloseSession, ending)
+        }
         Step::Link | Step::Resolver | Step::Routes | Step::Probe => undo(Undo::RemoveLink, ending),
         Step::PointOs | Step::Hosts | Step::Verify => undo(Undo::RestoreHost, ending),
     }

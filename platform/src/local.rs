@@ -7,43 +7,51 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::fs::{FsError, Lock, make_dir};
+use crate::claims::registry::Entry;
+use crate::claims::{Claimant, Claims, Withheld};
+use crate::fs::make_dir;
 use crate::host::{Applied, Host, HostError, Link, LinkSpec, Undone, Verified};
 use crate::hosts::file::HostsFile;
-use crate::intent::{HostsLine, Intent};
+use crate::intent::{DnsIntent, HostsLine, Intent};
 use crate::journal::{Change, Journal};
 use crate::link::{self, LinkPlan};
-use crate::net::IpNet;
 use crate::sys::{SessionId, Sys};
 use dns::LinkDns;
 use files::Files;
 use routes::LinkRoutes;
+use sharing::Wish;
 
 mod dns;
 mod files;
 mod routes;
+mod sharing;
 mod verify;
 
-/// This machine, for one session; at most one exists per machine.
+/// This machine, for one session.
 #[derive(Debug)]
 pub struct LocalHost {
     sys: Sys,
+    session: SessionId,
     files: Arc<Mutex<Files>>,
     link: Option<OpenLink>,
     dns: Option<LinkDns>,
     routes: Option<LinkRoutes>,
     /// What the last `apply` asked for.
     wanted: Wanted,
-    /// Held until drop.
-    _lock: Lock,
+    /// What the session has for itself.
+    claims: Arc<Mutex<Option<Entry>>>,
 }
 
 /// The wish that `verify` holds the machine against.
 #[derive(Debug, Default)]
 struct Wanted {
-    dns: Option<crate::intent::DnsIntent>,
+    /// As the session asked for it.
+    asked: Intent,
+    /// Who had come before when the rest was made of it.
+    earlier: Vec<Claimant>,
+    dns: Option<DnsIntent>,
     hosts: Arc<Vec<HostsLine>>,
-    routes: Vec<IpNet>,
+    withheld: Option<Withheld>,
 }
 
 /// The link that was handed out.
@@ -55,21 +63,11 @@ struct OpenLink {
 }
 
 impl LocalHost {
-    /// Takes the machine for one session and starts its journal.
+    /// Starts the journal of a session.
     pub fn new(sys: Sys, session: SessionId) -> Result<Self, HostError> {
         make_dir(&sys.runtime_dir, 0o755, &sys.faults).map_err(HostError::Files)?;
-        let path = sys.session_lock();
-        let lock = Lock::try_acquire(&path, &sys.faults).map_err(HostError::Files)?;
-        let Some(mut lock) = lock else {
-            let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
-            return Err(HostError::Busy { pid });
-        };
-        let signed = lock.sign(&format!("{}\n", std::process::id()));
-        signed
-            .map_err(FsError::io("signing", &path))
-            .map_err(HostError::Files)?;
         let journal = Journal::create(&sys, &session).map_err(HostError::Journal)?;
-        let hosts = HostsFile::new(&sys, session, None);
+        let hosts = HostsFile::new(&sys, session.clone(), None);
         Ok(Self {
             sys,
             files: Arc::new(Mutex::new(Files::new(journal, hosts))),
@@ -77,7 +75,8 @@ impl LocalHost {
             dns: None,
             routes: None,
             wanted: Wanted::default(),
-            _lock: lock,
+            session,
+            claims: Arc::default(),
         })
     }
 
@@ -90,9 +89,17 @@ impl LocalHost {
 }
 
 impl Host for LocalHost {
+    async fn claim(&mut self, claims: &Claims) -> Result<(), HostError> {
+        self.claim_for_itself(claims).await
+    }
+
     async fn open(&mut self, spec: &LinkSpec) -> Result<Link, HostError> {
         self.leave_link().await?;
-        let plan = link::plan(spec, &self.sys.faults)
+        // Another session may be about to take the same name and network.
+        let _machine = self.lock_machine().await?;
+        let mut spec = spec.clone();
+        spec.avoid.extend(self.networks_of_others().await?);
+        let plan = link::plan(&spec, &self.sys.faults)
             .await
             .map_err(HostError::Link)?;
         let seq = self.intend_link(&plan).await?;
@@ -112,19 +119,21 @@ impl Host for LocalHost {
 
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         // What was found valid once is not looked through again: it may be 10,000 lines.
-        if intent.dns != self.wanted.dns || intent.hosts != *self.wanted.hosts {
-            let checked = intent.clone().checked().map_err(HostError::Intent)?;
-            self.wanted = Wanted {
-                dns: checked.dns,
-                hosts: Arc::new(checked.hosts),
-                routes: checked.routes,
-            };
-        } else if intent.routes != self.wanted.routes {
-            let only = Intent::default().with_routes(intent.routes.clone());
-            self.wanted.routes = only.map_err(HostError::Intent)?.routes;
+        if intent.dns == self.wanted.asked.dns && intent.hosts == self.wanted.asked.hosts {
+            if intent.routes != self.wanted.asked.routes {
+                let only = Intent::default().with_routes(intent.routes.clone());
+                self.wanted.asked.routes = only.map_err(HostError::Intent)?.routes;
+            }
+            self.share(Wish::Unchanged).await?;
+        } else {
+            self.wanted.asked = intent.clone().checked().map_err(HostError::Intent)?;
+            self.share(Wish::Changed).await?;
         }
         let dns = self.wanted.dns.clone();
-        let mut applied = Applied::default();
+        let mut applied = Applied {
+            withheld: self.wanted.withheld.clone(),
+            ..Applied::default()
+        };
         // Routes that cannot be had now must not keep names from resolving.
         let routed = self.apply_routes(&mut applied).await;
         // DNS that cannot be set now must not keep names out of the hosts file.
@@ -157,6 +166,8 @@ impl Host for LocalHost {
         let routes = self.revert_routes().await;
         let all = dns.is_ok() && routes.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
+        // Only now: whoever is next finds nothing of ours in the way.
+        self.give_up().await?;
         undone.changes.extend(dns?);
         undone.changes.extend(routes?);
         undone.changes.extend(hosts?);

@@ -58,6 +58,8 @@ pub enum Cause {
     Network,
     /// The hosts file was written or replaced.
     Hosts,
+    /// Another session came, went or claimed something else.
+    Sessions,
     /// The machine woke up, says the login manager.
     Woke,
     /// The machine slept, say the clocks.

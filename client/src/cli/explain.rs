@@ -9,20 +9,13 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 6] = [
-    "--dry-run",
-    "--mode",
-    "--retake",
-    "--anonymize",
-    "--dns-service",
-    "--force",
-];
+const LATER_FLAGS: [&str; 4] = ["--dry-run", "--mode", "--retake", "--anonymize"];
 
 /// Values of `--dns` whose feature is not there yet.
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 14] = [
+const LATER_COMMANDS: [&str; 10] = [
     "clean",
     "completions",
     "doctor",
@@ -30,13 +23,9 @@ const LATER_COMMANDS: [&str; 14] = [
     "forward",
     "gather-logs",
     "host",
-    "install",
     "install-recovery",
-    "manifest",
     "namespace",
     "trace",
-    "uninstall",
-    "upgrade",
 ];
 
 /// Turns clap's outcome into text to print (help) or a usage failure.

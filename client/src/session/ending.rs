@@ -21,6 +21,7 @@ impl<O: Os> Parts<'_, O> {
         };
         self.routes = None;
         let changes = self.apply().await?;
+        self.give_up().await?;
         self.board.note(|facts| {
             facts.dns.applied = false;
             facts.hosts.lines = 0;

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_platform::claims::Withheld;
 use kubebridge_platform::host::Link;
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
@@ -21,6 +22,7 @@ use super::hosts::HostsKeeper;
 use super::os::Os;
 use super::routes::RoutesKeeper;
 use super::{Health, Step, Stop, steps};
+use crate::background::log::LogFile;
 use crate::connect::Config;
 use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
@@ -58,9 +60,12 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) intent: Intent,
     /// The IP routes, from the moment they are planned.
     pub(super) routes: Option<RoutesKeeper>,
+    /// What of it another session has.
+    pub(super) withheld: Option<Withheld>,
     pub(super) hosts: Option<HostsKeeper>,
     pub(super) stale: Arc<StaleAnswers>,
     pub(super) clock: Clock,
+    pub(super) log: Option<Arc<LogFile>>,
     pub(super) watch: Option<DriftWatch>,
     /// What was noticed and not looked into yet.
     pub(super) drift: Option<Drift>,
@@ -112,6 +117,7 @@ impl<'os, O: Os> Parts<'os, O> {
         reporter: Arc<Reporter>,
         stops: mpsc::Sender<Stop>,
         clock: Clock,
+        log: Option<Arc<LogFile>>,
     ) -> Self {
         let stale = Arc::new(StaleAnswers::default());
         board.note(|facts| facts.stale = Some(Arc::clone(&stale)));
@@ -133,9 +139,11 @@ impl<'os, O: Os> Parts<'os, O> {
             zones: None,
             intent: Intent::default(),
             routes: None,
+            withheld: None,
             hosts: None,
             stale,
             clock,
+            log,
             watch: None,
             drift: None,
             second_look: None,
@@ -149,6 +157,7 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::ReadDns => steps::read_dns(self).await,
             Step::Dial => steps::dial(self).await,
             Step::OpenSession => steps::open_session(self).await,
+            Step::Claim => steps::claim(self).await,
             Step::Plan => steps::plan(self).await,
             Step::Link => steps::link(self).await,
             Step::Resolver => steps::resolver(self),

@@ -18,7 +18,7 @@ use self::reports::{
 };
 use super::{
     DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    RoutingReport, StaleReport, StatusReport, StepReport, health,
+    RoutingReport, StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -58,6 +58,8 @@ pub struct Identity {
     pub session: String,
     /// The manager's address.
     pub manager: String,
+    /// The context of the kubeconfig, if it is reached by one.
+    pub context: Option<String>,
     /// The namespaces it begins with, the session's own first.
     pub namespaces: Vec<String>,
 }
@@ -115,6 +117,10 @@ pub struct Facts {
     pub repairs: Repairs,
     /// The steps done.
     pub steps: Vec<StepReport>,
+    /// Where its log is.
+    pub log: Option<String>,
+    /// What another session has.
+    pub withheld: Option<WithheldReport>,
 }
 
 /// What was put back, and what could not be.
@@ -196,6 +202,8 @@ impl Board {
                 HostError::Hosts(_) => of_hosts = Some(text.clone()),
                 HostError::Routes(_) => of_routes = Some(text.clone()),
                 HostError::Busy { .. }
+                | HostError::Clash(_)
+                | HostError::Claims(_)
                 | HostError::Intent(_)
                 | HostError::Files(_)
                 | HostError::Journal(_)
@@ -289,6 +297,9 @@ impl Board {
             kubernetes,
             repairs: repairs(&facts.repairs, now),
             steps: facts.steps.clone(),
+            context: self.identity.context.clone(),
+            log: facts.log.clone(),
+            withheld: facts.withheld.clone(),
         }
     }
 

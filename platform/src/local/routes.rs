@@ -29,7 +29,7 @@ impl LocalHost {
     /// Brings the routes to what is wanted, adding before removing, so that nothing wanted is
     /// without a route in between.
     pub(super) async fn apply_routes(&mut self, applied: &mut Applied) -> Result<(), HostError> {
-        let wanted: BTreeSet<_> = self.wanted.routes.iter().copied().collect();
+        let wanted: BTreeSet<_> = self.wanted.asked.routes.iter().copied().collect();
         let set = self.routes.as_ref().map(|routes| &routes.set);
         if set == Some(&wanted) || set.is_none() && wanted.is_empty() {
             return Ok(());
@@ -57,7 +57,7 @@ impl LocalHost {
         &mut self,
         repairs: &mut Vec<String>,
     ) -> Result<(), HostError> {
-        if self.wanted.routes.is_empty() {
+        if self.wanted.asked.routes.is_empty() {
             return Ok(());
         }
         if self.routes.is_none() {
@@ -68,7 +68,7 @@ impl LocalHost {
         }
         let OpenLink { plan, index, .. } = self.link.as_ref().ok_or(HostError::NoLink)?;
         let (name, index) = (plan.name.clone(), *index);
-        let wanted: BTreeSet<_> = self.wanted.routes.iter().copied().collect();
+        let wanted: BTreeSet<_> = self.wanted.asked.routes.iter().copied().collect();
         let there = ours(index).await?;
         if there != wanted {
             self.guard(index, &wanted).await?;

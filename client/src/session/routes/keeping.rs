@@ -122,7 +122,7 @@ impl<O: Os> Parts<'_, O> {
             Ok(applied) => {
                 self.intent = wish;
                 keeper.publish();
-                self.note_applied(applied.warnings, applied.conflicts);
+                self.note_applied(applied);
                 self.note_routes(None);
                 Ok(())
             }
