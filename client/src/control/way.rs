@@ -1,7 +1,7 @@
 //! The ways to a manager, each of which makes a gRPC channel to it as often as one is needed.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use crate::access::{NoTokens, TokenSource};
 pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Connects.
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>>;
+
+    /// Returns the addresses it leads to first, which must stay reachable whatever is routed.
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>>;
 
     /// How long that may take; more for a way of several connections, one after the other.
     fn patience(&self) -> Duration {
@@ -54,6 +57,10 @@ impl fmt::Display for Direct {
 }
 
 impl Way for Direct {
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        std::future::ready(vec![self.0.ip()]).boxed()
+    }
+
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         async move {
             let endpoint = Endpoint::from_shared(format!("http://{}", self.0))?
