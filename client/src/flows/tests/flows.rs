@@ -102,6 +102,25 @@ async fn without_a_way_a_flow_fails_before_its_program_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f4_flows_that_nobody_reads_do_not_slow_another() {
+    let world = World::start();
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        let mut talk = world.echo().await;
+        let mut stream = talk.stream.take().unwrap();
+        // More than both ends and the wire keep: it stalls for good.
+        let writing = tokio::spawn(async move { stream.write_all(&[0; 2_000_000]).await });
+        stalled.push((talk, writing));
+    }
+    sleep(Duration::from_secs(30)).await;
+    assert!(stalled.iter().all(|(_, writing)| !writing.is_finished()));
+    // With the connection's window gone nothing at all would come.
+    let mut talk = world.echo().await;
+    talk.say(&vec![5; 5_000_000]).await;
+    talk.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f6_datagrams_come_back_and_a_refusal_is_told() {
     let world = World::start();
     let mut flow = world.flows.open_udp(to(53)).await.unwrap();
