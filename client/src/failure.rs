@@ -4,8 +4,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The exit codes of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Exit {
     /// Anything without a code of its own.
     Other = 1,
@@ -21,6 +24,23 @@ pub enum Exit {
     Privilege = 77,
     /// A file that cannot be read or understood.
     File = 78,
+}
+
+impl Exit {
+    /// Reads the code that another process of ours ended with.
+    #[must_use]
+    pub fn from_code(code: u8) -> Self {
+        let all = [
+            Self::Usage,
+            Self::Unreachable,
+            Self::HostOs,
+            Self::Busy,
+            Self::Privilege,
+            Self::File,
+        ];
+        let known = all.into_iter().find(|exit| *exit as u8 == code);
+        known.unwrap_or(Self::Other)
+    }
 }
 
 /// An error with the exit code it leads to and, where known, the way out.

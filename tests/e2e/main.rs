@@ -5,6 +5,7 @@
 
 mod access;
 mod api_server;
+mod background;
 mod bad_input;
 mod changes;
 mod credentials;
@@ -14,12 +15,14 @@ mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;
+mod install;
 mod kills;
 mod loops;
 mod manager;
 mod manager_replaced;
 mod modes;
 mod names;
+mod namespaces;
 mod outage;
 mod parts;
 mod reach;

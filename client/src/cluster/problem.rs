@@ -9,6 +9,7 @@ use std::time::Duration;
 use kube::client::UpgradeConnectionError;
 
 use super::transport::ProxyRefusal;
+use crate::access::Lacking;
 use crate::failure::{Exit, Failure};
 
 /// What was being reached when something failed, for the words.
@@ -38,12 +39,16 @@ pub struct Problem {
 pub(super) enum Kind {
     /// The API server, or the manager behind it, is out of reach.
     Unreachable,
+    /// What answers does not prove to be the API server the kubeconfig knows.
+    Untrusted,
     /// The credentials are not accepted, or cannot be had.
     Unauthorized,
     /// The user may not do this.
     Forbidden,
     /// What was asked for is not there.
     Missing,
+    /// Somebody else holds what was to be changed.
+    Conflict,
     /// A file cannot be used.
     File,
 }
@@ -89,10 +94,23 @@ impl Problem {
         }
     }
 
+    /// Says it of the token of a namespace: a right or an account that is not there is not there
+    /// a moment later either.
+    pub(super) fn lacking(self, namespace: String) -> Lacking {
+        Lacking {
+            namespace,
+            exit: self.exit(),
+            lasting: matches!(self.kind, Kind::Forbidden | Kind::Missing),
+            why: self.what,
+            help: self.hint,
+        }
+    }
+
     /// The exit code it leads to.
     fn exit(&self) -> Exit {
         match self.kind {
-            Kind::Unreachable | Kind::Missing => Exit::Unreachable,
+            Kind::Unreachable | Kind::Untrusted | Kind::Missing => Exit::Unreachable,
+            Kind::Conflict => Exit::Busy,
             Kind::Unauthorized | Kind::Forbidden => Exit::Privilege,
             Kind::File => Exit::File,
         }
@@ -151,7 +169,15 @@ fn api(place: &Place, doing: &str, status: &kube::core::Status) -> Problem {
             "log in again; kubectl --context {} version shows when it works",
             place.context
         )),
-        403 => Problem::new(Kind::Forbidden, format!("{doing}: {said}")),
+        // Rights that may not be given are listed on lines of their own.
+        403 => Problem::new(
+            Kind::Forbidden,
+            format!("{doing}: {}", joined_lines(&status.message)),
+        ),
+        409 => Problem::new(
+            Kind::Conflict,
+            format!("{doing}: {}", joined_lines(&status.message)),
+        ),
         404 => Problem::new(Kind::Missing, format!("{doing}: {said}")),
         // What a gateway makes of a request whose upgrade it has dropped.
         400 if said.contains("pgrade request required") => blocked(place, doing, &said),
@@ -215,7 +241,11 @@ fn transport(place: &Place, doing: &str, error: &kube::Error) -> Problem {
     }
     match find::<rustls::Error>(error) {
         Some(rustls::Error::InvalidCertificate(_)) => {
-            return about(why).with_hint(
+            return Problem {
+                kind: Kind::Untrusted,
+                ..about(why)
+            }
+            .with_hint(
                 "certificate-authority and tls-server-name of the kubeconfig's cluster say whom to trust",
             );
         }
@@ -266,6 +296,14 @@ const MOST_SAID: usize = 300;
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim();
     line.chars().take(MOST_SAID).collect()
+}
+
+/// The longest list of an API server's that is repeated: the rights of a Role are in it.
+const MOST_LISTED: usize = 2000;
+
+fn joined_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.join(" ").trim().chars().take(MOST_LISTED).collect()
 }
 
 /// Looks for an error of one type among the sources, also inside of input-output errors.

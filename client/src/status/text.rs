@@ -5,8 +5,9 @@ use std::fmt::Write;
 use kubebridge_platform::Recovered;
 
 use super::{
-    CredentialsReport, HealthReport, HostsListReport, Leftovers, RepairsReport, RoutesReport,
-    StaleReport, StatusReport, TunnelReport,
+    CredentialsReport, HealthReport, HostsListReport, Leftovers, NamespaceReport, NamespacesReport,
+    RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
+    WithheldReport,
 };
 
 /// Shows how a session stands.
@@ -33,6 +34,12 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|found| ("tunnel", tunnel(found))),
     );
+    rows.extend(
+        report
+            .tokens
+            .as_ref()
+            .map(|found| ("tokens", tokens(found))),
+    );
     rows.extend(credentials(report).map(|words| ("credentials", words)));
     rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
     rows.push(("health", health(&report.health)));
@@ -45,17 +52,16 @@ pub fn status_text(report: &StatusReport) -> String {
             .map(|one| ("  left alone", format!("{}: {}", one.name, one.reason))),
     );
     rows.extend(report.hosts.error.clone().map(|error| ("  error", error)));
-    for namespace in &report.kubernetes {
-        let services = namespace.services;
-        rows.push((
-            "routes",
-            format!(
-                "{}: {}, {services} services",
-                namespace.namespace, namespace.state
-            ),
-        ));
-    }
+    let namespaces = report.kubernetes.iter();
+    rows.extend(namespaces.map(|namespace| ("routes", of_namespace(namespace))));
     rows.extend(repair_rows(&report.repairs));
+    rows.extend(
+        report
+            .withheld
+            .as_ref()
+            .map(|one| ("other session", withheld(one))),
+    );
+    rows.extend(report.log.clone().map(|log| ("log", log)));
     let mut text = String::new();
     for (label, value) in rows {
         // Writing to a String cannot fail.
@@ -88,6 +94,43 @@ fn manager(report: &StatusReport) -> String {
     )
 }
 
+fn of_namespace(report: &NamespaceReport) -> String {
+    let NamespaceReport {
+        namespace,
+        state,
+        help,
+        services,
+    } = report;
+    match help {
+        Some(help) => format!("{namespace}: {state}; {help}"),
+        None => format!("{namespace}: {state}, {services} services"),
+    }
+}
+
+/// Shows the namespaces of a session after a change.
+#[must_use]
+pub fn namespaces_text(report: &NamespacesReport) -> String {
+    let mut text = format!("namespaces: {}\n", report.namespaces.join(", "));
+    for namespace in &report.kubernetes {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", of_namespace(namespace));
+    }
+    text
+}
+
+fn tokens(tokens: &TokensReport) -> String {
+    let TokensReport {
+        until,
+        seconds_left,
+        renewal_seconds,
+    } = tokens;
+    match (seconds_left, renewal_seconds) {
+        (0, _) => format!("expired at {until}"),
+        (_, 0) => format!("until {until}, renewal is due"),
+        (_, seconds) => format!("until {until}, renewed in {} min", seconds.div_ceil(60)),
+    }
+}
+
 fn credentials(report: &StatusReport) -> Option<String> {
     let CredentialsReport {
         user,
@@ -114,6 +157,20 @@ fn health(health: &HealthReport) -> String {
         hosts,
     } = health;
     format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
+}
+
+fn withheld(withheld: &WithheldReport) -> String {
+    let WithheldReport {
+        session,
+        name,
+        domains,
+        hosts_names,
+    } = withheld;
+    let domains = match domains.as_slice() {
+        [] => String::new(),
+        some => format!("{}, ", some.join(", ")),
+    };
+    format!("{session} ({name}) came first and has {domains}{hosts_names} names for the hosts file")
 }
 
 fn stale(stale: &StaleReport) -> Option<String> {
