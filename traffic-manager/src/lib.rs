@@ -9,6 +9,7 @@ pub mod app;
 pub mod args;
 pub mod config;
 pub mod dns;
+pub mod egress;
 pub mod failure;
 pub mod feed;
 pub mod file_watch;
