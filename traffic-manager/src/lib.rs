@@ -8,6 +8,7 @@ pub mod admin;
 pub mod app;
 pub mod args;
 pub mod config;
+pub mod data;
 pub mod dial;
 pub mod dns;
 pub mod egress;
