@@ -12,7 +12,7 @@ use crate::claims::{Claimant, Claims, Withheld};
 use crate::fs::make_dir;
 use crate::host::{Applied, Host, HostError, Link, LinkSpec, Undone, Verified};
 use crate::hosts::file::HostsFile;
-use crate::intent::{DnsIntent, HostsLine, Intent};
+use crate::intent::{DnsIntent, HostsLine, Intent, IntentError};
 use crate::journal::{Change, Journal};
 use crate::link::{self, LinkPlan};
 use crate::recover::{self, Recovered};
@@ -121,7 +121,7 @@ impl Host for LocalHost {
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         // What was found valid once is not looked through again: it may be 10,000 lines.
         if *intent != self.wanted.asked {
-            self.wanted.asked = intent.clone().checked().map_err(HostError::Intent)?;
+            self.wanted.asked = self.admitted(intent).map_err(HostError::Intent)?;
             self.share(Wish::Changed).await?;
         } else {
             self.share(Wish::Unchanged).await?;
@@ -170,6 +170,17 @@ impl Host for LocalHost {
 }
 
 impl LocalHost {
+    /// Returns a wish that is acceptable as a whole; nothing of any other is done.
+    fn admitted(&self, intent: &Intent) -> Result<Intent, IntentError> {
+        let intent = intent.clone().checked()?;
+        // Names of this machine are sent to the session alone.
+        if let (Some(dns), Some(OpenLink { plan, .. })) = (&intent.dns, &self.link) {
+            let (_, resolver) = plan.addresses();
+            dns.check_server(resolver.into())?;
+        }
+        Ok(intent)
+    }
+
     /// Journals that a link will be made.
     async fn intend_link(&self, plan: &LinkPlan) -> Result<u64, HostError> {
         let name = plan.name.clone();

@@ -202,7 +202,10 @@ fn ctrl_c(lab: &Lab, user: &User<'_>, before: &Snapshot) -> Result<()> {
     let terminal = Daemon::start("terminal", &lab.logs(), command)?;
     terminal.until_says("connected", PATIENCE)?;
     typing.write_all(b"\x03")?;
-    terminal.until_says("restore system DNS and hosts: ", PATIENCE)?;
+    // The terminal shows ^C before it.
+    terminal.until_line("restoring", PATIENCE, |line| {
+        line.contains("restore system DNS and hosts: ")
+    })?;
     ensure!(
         user.helper()?.is_some(),
         "the helper did not outlive Ctrl-C"

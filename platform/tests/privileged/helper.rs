@@ -181,7 +181,7 @@ fn wishes_for_what_is_not_the_sessions_are_refused_and_nothing_is_done() {
     on_a_machine(name, async |machine| {
         let machine = machine.with_resolved().await;
         run(
-            "ip link add eth0 type dummy && ip addr add 192.0.2.10/24 dev eth0 && ip link set eth0 up",
+            "ip link add eth0 type veth peer name eth1 && ip addr add 192.0.2.10/24 dev eth0 && ip link set eth0 up",
         );
         let (socket, _serving) = helper(&machine.sys());
         let mut host = HelperHost::start(socket, geteuid()).await.unwrap();
