@@ -30,7 +30,7 @@ pub struct Runtime {
 #[must_use]
 pub fn own_runtime() -> PathBuf {
     let variable = |name: &str| env::var_os(name).map(PathBuf::from);
-    folder(geteuid(), variable, |path| owner_of(path))
+    folder(geteuid(), variable, owner_of)
 }
 
 /// Returns where this user may find sessions: its own, and for root everybody's.
