@@ -1,5 +1,7 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
+mod program;
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,7 +11,8 @@ use kubebridge_dns::name::Name;
 use kubebridge_platform::intent::{DnsIntent, Intent};
 use kubebridge_platform::net::Ipv4Net;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{NoTokens, TokenFiles, TokenSource};
@@ -26,6 +29,7 @@ use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
 use crate::session::run::{Surroundings, run};
+use program::{Program, Signals};
 
 /// Requests to end a session that wait to be read: one of each kind, and some impatience.
 pub(crate) const STOPS: usize = 8;
@@ -72,7 +76,13 @@ impl Config {
             tls_cert,
             tls_key,
             tls_ca,
+            program: _,
         } = arguments;
+        if let Some(session) = &global.session {
+            return Err(Failure::usage(format!(
+                "--session {session} names a session that is there; connect makes a new one"
+            )));
+        }
         let tls = tls_files(tls_cert.as_ref(), tls_key.as_ref(), tls_ca.as_ref())?;
         let target = target(manager.as_ref(), tls, global)?;
         let mut names = namespaces(&global.namespaces);
@@ -298,19 +308,53 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
 /// # Errors
 ///
 /// It could not be connected, or not everything could be undone.
-pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
-    if arguments.foreground {
-        foreground(arguments, global).await
+pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<u8, Failure> {
+    if !arguments.program.is_empty() {
+        beside_program(arguments, global).await
+    } else if arguments.foreground {
+        foreground(arguments, global).await.map(|()| 0)
     } else {
-        background::command::connect().await
+        background::command::connect().await.map(|()| 0)
     }
+}
+
+/// Runs a session for as long as a program runs, and returns the program's exit code.
+async fn beside_program(arguments: &ConnectArgs, global: &Global) -> Result<u8, Failure> {
+    let config = Config::resolve(arguments, global)?.complete().await?;
+    let (stop_sender, stops) = mpsc::channel(STOPS);
+    let (connected, is_connected) = oneshot::channel();
+    let (code_sender, code) = oneshot::channel();
+    // stdout is the program's.
+    let reporter = Arc::new(Reporter::new(global.progress, Box::new(std::io::stderr())));
+    let over = CancellationToken::new();
+    let program = Program {
+        words: arguments.program.clone(),
+        connected: is_connected,
+        over: over.clone(),
+        stops: stop_sender.clone(),
+        reporter: Arc::clone(&reporter),
+    };
+    let running = program.run(Signals::new()?, code_sender);
+    let _running = AbortOnDropHandle::new(tokio::spawn(running));
+    let surroundings = Surroundings {
+        reporter,
+        stop_sender,
+        stops,
+        connected: Some(connected),
+        log: None,
+    };
+    let outcome = run(&ThisMachine::default(), config, surroundings).await;
+    // A program that still runs ends now; there is none where the session was never connected.
+    over.cancel();
+    let code = code.await;
+    outcome.map(|()| code.unwrap_or(Exit::Other as u8))
 }
 
 async fn foreground(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
     let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
-    let reporter = Arc::new(Reporter::stderr(global.progress));
+    let reporter = Arc::new(Reporter::stderr(global.progress).timed(global.verbose > 0));
     let surroundings = Surroundings {
         reporter,
         stop_sender: sender,

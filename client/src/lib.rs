@@ -12,6 +12,7 @@ pub mod command;
 pub mod connect;
 pub mod demo;
 pub mod helper;
+pub mod install;
 pub mod session;
 
 pub mod access;

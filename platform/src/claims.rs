@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::intent::{DnsIntent, Intent};
+use crate::intent::{DnsIntent, HostsLine, Intent};
 use crate::net::{IpNet, reverse_zones};
 use crate::scope::{self, Refusal};
 use crate::sys::SessionId;
@@ -108,6 +108,23 @@ pub struct Withheld {
     pub domains: Vec<String>,
     /// The number of names that have no hosts line.
     pub hosts_names: usize,
+    own: Claims,
+    earlier: Vec<Claims>,
+}
+
+impl Withheld {
+    /// Takes the names that others have out of these lines; returns their number.
+    pub fn cut(&self, lines: &mut Vec<HostsLine>) -> usize {
+        let mut cut = 0;
+        lines.retain_mut(|line| {
+            let before = line.names.len();
+            line.names
+                .retain(|name| !is_taken(name, &self.own, &self.earlier));
+            cut += before - line.names.len();
+            !line.names.is_empty()
+        });
+        cut
+    }
 }
 
 impl Claims {
@@ -203,15 +220,12 @@ pub fn withhold(
         name: first.claims.name.clone(),
         domains: Vec::new(),
         hosts_names: 0,
+        own: own.clone(),
+        earlier: earlier.iter().map(|one| one.claims.clone()).collect(),
     };
     let dns = wanted.dns.take();
     wanted.dns = dns.map(|dns| left_of_dns(dns, earlier, &mut withheld.domains));
-    wanted.hosts.retain_mut(|line| {
-        let before = line.names.len();
-        line.names.retain(|name| !is_taken(name, own, earlier));
-        withheld.hosts_names += before - line.names.len();
-        !line.names.is_empty()
-    });
+    withheld.hosts_names = withheld.cut(&mut wanted.hosts);
     let is_whole = withheld.domains.is_empty() && withheld.hosts_names == 0;
     (wanted, (!is_whole).then_some(withheld))
 }
@@ -240,15 +254,15 @@ fn left_of_dns(dns: DnsIntent, earlier: &[Claimant], withheld: &mut Vec<String>)
 }
 
 /// Tells whether a name of the hosts file belongs to a session that came before.
-fn is_taken(name: &str, own: &Claims, earlier: &[Claimant]) -> bool {
+fn is_taken(name: &str, own: &Claims, earlier: &[Claims]) -> bool {
     let Some((_, parent)) = name.split_once('.') else {
         return true;
     };
     parent == "svc"
         || parent.ends_with(".svc")
-        || earlier.iter().any(|one| {
-            let namespaces = &one.claims.namespaces;
-            namespaces.iter().any(|namespace| namespace == parent) || one.claims.covers(name, own)
+        || earlier.iter().any(|claims| {
+            let namespaces = &claims.namespaces;
+            namespaces.iter().any(|namespace| namespace == parent) || claims.covers(name, own)
         })
 }
 

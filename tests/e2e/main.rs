@@ -17,6 +17,8 @@ mod figures;
 mod helper;
 mod helper_kills;
 mod hosts_shapes;
+mod image;
+mod install;
 mod kills;
 mod loops;
 mod manager;

@@ -107,6 +107,7 @@ async fn connect(
     let _obeying = AbortOnDropHandle::new(tokio::spawn(obeying));
     let config = Config::resolve(arguments, &cli.global)?.complete().await?;
     let reporter = Reporter::new(cli.global.progress, Box::new(voice.talk(log)))
+        .timed(cli.global.verbose > 0)
         .with_data(Box::new(voice.data()));
     let surroundings = Surroundings {
         reporter: Arc::new(reporter),

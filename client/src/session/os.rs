@@ -162,10 +162,9 @@ pub fn host_failure(error: HostError) -> Failure {
         Kind::Port => Failure::new(Exit::Busy, error)
             .context("another program holds port 53")
             .with_hint("ss -lntup 'sport = :53' names it; it must not listen on 0.0.0.0 or [::]"),
-        Kind::Clash => {
-            Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect, or another context")
-        }
-        Kind::Busy => Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect"),
+        Kind::Clash => Failure::new(Exit::Busy, error)
+            .with_hint("kubebridge disconnect with the id of that session"),
+        Kind::Busy => Failure::new(Exit::Busy, error).with_hint("try again when it has ended"),
         Kind::Helper => Failure::new(Exit::HostOs, error)
             .with_hint("sudo kubebridge recover repairs what it may have left"),
         Kind::Intent
@@ -212,7 +211,7 @@ mod tests {
             (
                 HostError::Busy { pid: Some(7) },
                 Exit::Busy,
-                Some("kubebridge disconnect"),
+                Some("try again"),
             ),
             (HostError::NoLink, Exit::HostOs, None),
         ];

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_platform::claims::Withheld;
 use kubebridge_platform::host::Link;
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
@@ -56,6 +57,8 @@ pub(super) struct Parts<'os, O: Os> {
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
+    /// What of it another session has.
+    pub(super) withheld: Option<Withheld>,
     pub(super) hosts: Option<HostsKeeper>,
     pub(super) stale: Arc<StaleAnswers>,
     pub(super) clock: Clock,
@@ -129,6 +132,7 @@ impl<'os, O: Os> Parts<'os, O> {
             serving: None,
             zones: None,
             intent: Intent::default(),
+            withheld: None,
             hosts: None,
             stale,
             clock,
@@ -146,6 +150,7 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::ReadDns => steps::read_dns(self).await,
             Step::Dial => steps::dial(self).await,
             Step::OpenSession => steps::open_session(self).await,
+            Step::Claim => steps::claim(self).await,
             Step::Link => steps::link(self).await,
             Step::Resolver => steps::resolver(self),
             Step::Probe => steps::probe(self).await,

@@ -50,6 +50,12 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
     Ok(summary(&words, "nothing left over"))
 }
 
+/// Finds out whether the session can be beside the others before anything is changed for it.
+pub(super) async fn claim<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    parts.claim().await?;
+    Ok("no clash".to_owned())
+}
+
 pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let dns = parts.os.read_dns().await?;
     let choice = parts.config.dns;

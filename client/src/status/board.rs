@@ -18,7 +18,7 @@ use self::reports::{
 };
 use super::{
     DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    StaleReport, StatusReport, StepReport, health,
+    StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -115,6 +115,8 @@ pub struct Facts {
     pub steps: Vec<StepReport>,
     /// Where its log is.
     pub log: Option<String>,
+    /// What another session has.
+    pub withheld: Option<WithheldReport>,
 }
 
 /// What was put back, and what could not be.
@@ -280,6 +282,7 @@ impl Board {
             steps: facts.steps.clone(),
             context: self.identity.context.clone(),
             log: facts.log.clone(),
+            withheld: facts.withheld.clone(),
         }
     }
 

@@ -1,5 +1,4 @@
 use super::*;
-use crate::intent::HostsLine;
 
 fn texts(list: &[&str]) -> Vec<String> {
     list.iter().map(|&text| text.to_owned()).collect()
@@ -140,7 +139,7 @@ fn bare_names_and_shared_namespaces_are_left_to_the_first() {
 #[test]
 fn a_domain_below_that_of_the_first_keeps_its_names() {
     let own = claims("dev.alpha.local", &[], &[]);
-    let earlier = [alpha()];
+    let earlier = [alpha().claims];
     assert!(!is_taken("a.default.svc.dev.alpha.local", &own, &earlier));
     assert!(is_taken("a.default.svc.alpha.local", &own, &earlier));
     assert!(!is_taken("a.default.svc.notalpha.local", &own, &earlier));
