@@ -12,6 +12,7 @@ pub mod command;
 pub mod connect;
 pub mod demo;
 pub mod install;
+pub mod helper;
 pub mod session;
 
 pub mod access;
@@ -28,6 +29,7 @@ pub mod zones;
 
 pub mod apply;
 pub mod before;
+pub mod reachable;
 pub mod routes;
 
 pub mod failure;

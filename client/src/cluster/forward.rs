@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -141,6 +142,10 @@ impl fmt::Display for PortForward {
 impl Way for PortForward {
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         async move { Ok(self.connect().await?) }.boxed()
+    }
+
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        self.cluster.endpoints().boxed()
     }
 
     fn place(&self) -> Place {

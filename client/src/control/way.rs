@@ -2,7 +2,7 @@
 //! they are needed.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,9 @@ impl Place {
 pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Connects.
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>>;
+
+    /// Returns the addresses it leads to first, which must stay reachable whatever is routed.
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>>;
 
     /// Where the last channel leads, and the session's flows with it.
     fn place(&self) -> Place {
@@ -92,6 +95,10 @@ impl fmt::Display for Direct {
 }
 
 impl Way for Direct {
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        std::future::ready(vec![self.0.ip()]).boxed()
+    }
+
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         async move {
             let endpoint = Endpoint::from_shared(format!("http://{}", self.0))?

@@ -29,7 +29,7 @@ async fn f1_a_refused_flow_says_so_and_is_counted() {
     let failure = world.flows.open_tcp(to(REFUSED)).await.err().unwrap();
     assert_eq!(failure.answer(), Answer::Reset);
     let status = world.flows.status();
-    assert_eq!(status.failures, [("refused".to_owned(), 1)]);
+    assert_eq!(status.failures, [("refused".to_owned(), 1)].into());
     assert_eq!(status.open, 0);
 }
 
@@ -68,7 +68,10 @@ async fn f2_the_flow_over_the_cap_is_refused_and_one_that_ends_makes_room() {
 
     world.echo().await.end().await;
     other.end().await;
-    assert_eq!(world.flows.status().failures, [("too-many".to_owned(), 1)]);
+    assert_eq!(
+        world.flows.status().failures,
+        [("too-many".to_owned(), 1)].into()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,6 +102,25 @@ async fn without_a_way_a_flow_fails_before_its_program_gives_up() {
     // And it works as soon as there is one.
     *world.wires.mood.lock() = super::world::Mood::Good;
     world.echo().await.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f4_flows_that_nobody_reads_do_not_slow_another() {
+    let world = World::start();
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        let mut talk = world.echo().await;
+        let mut stream = talk.stream.take().unwrap();
+        // More than both ends and the wire keep: it stalls for good.
+        let writing = tokio::spawn(async move { stream.write_all(&[0; 2_000_000]).await });
+        stalled.push((talk, writing));
+    }
+    sleep(Duration::from_secs(30)).await;
+    assert!(stalled.iter().all(|(_, writing)| !writing.is_finished()));
+    // With the connection's window gone nothing at all would come.
+    let mut talk = world.echo().await;
+    talk.say(&vec![5; 5_000_000]).await;
+    talk.end().await;
 }
 
 #[tokio::test(start_paused = true)]
