@@ -37,6 +37,8 @@ pub mod tun;
 
 pub mod local;
 
+pub mod preview;
+
 pub mod recover;
 
 pub mod clock;

@@ -18,11 +18,12 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 /// What `connect` says when a step is done: the moments after which to kill it.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     "recover: ",
     "read DNS: ",
     "dial manager: ",
     "open session: ",
+    "other sessions: ",
     "link: ",
     "resolver: ",
     "probe: ",

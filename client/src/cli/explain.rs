@@ -9,8 +9,7 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 6] = [
-    "--dry-run",
+const LATER_FLAGS: [&str; 5] = [
     "--exclude-cidr",
     "--include-cidr",
     "--mode",

@@ -62,18 +62,20 @@ pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> R
         namespaces: config.namespaces.clone(),
     };
     let board = Arc::new(Board::new(identity, clock.clone()));
+    let output = config.output;
+    let mut parts = Parts::new(
+        os,
+        id,
+        config,
+        Arc::clone(&board),
+        Arc::clone(&reporter),
+        stop_sender,
+        clock,
+    );
+    parts.log = log;
     let mut runner = Runner {
-        output: config.output,
-        parts: Parts::new(
-            os,
-            id,
-            config,
-            Arc::clone(&board),
-            Arc::clone(&reporter),
-            stop_sender,
-            clock,
-            log,
-        ),
+        output,
+        parts,
         connected,
         reporter,
         board,
@@ -83,7 +85,10 @@ pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> R
         troubles: Vec::new(),
     };
     // What a panic leaves behind is undone like anything else: the host knows what it did.
-    let ending = match AssertUnwindSafe(runner.until_end()).catch_unwind().await {
+    let ending = match AssertUnwindSafe(Box::pin(runner.until_end()))
+        .catch_unwind()
+        .await
+    {
         Ok(ending) => ending,
         Err(panic) => runner.undo_after_panic(words(&*panic)).await,
     };

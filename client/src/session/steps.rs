@@ -16,7 +16,7 @@ use crate::originals::Originals;
 use crate::status::server::{self, Server};
 
 pub(super) use manager::{dial, open_session};
-pub(super) use resolver::{link, probe, resolver};
+pub(super) use resolver::{link, link_spec, probe, resolver};
 pub(super) use settings::{hosts, point_os, verify};
 
 pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

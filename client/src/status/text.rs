@@ -159,7 +159,8 @@ fn health(health: &HealthReport) -> String {
     format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
 }
 
-fn withheld(withheld: &WithheldReport) -> String {
+/// Says what another session has.
+pub(crate) fn withheld(withheld: &WithheldReport) -> String {
     let WithheldReport {
         session,
         name,

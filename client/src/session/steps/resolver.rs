@@ -26,12 +26,7 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     parts.watch = Some(parts.os.watch(parts.clock.clone()));
-    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
-    let spec = LinkSpec {
-        cidr: parts.config.tun_cidr,
-        avoid: networks(&cluster.session),
-        mtu: MTU,
-    };
+    let spec = link_spec(parts)?;
     let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
     let link = host.open(&spec).await.map_err(|error| {
         let failure = host_failure(error);
@@ -58,6 +53,16 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
         device: None,
     });
     Ok(words)
+}
+
+/// What kind of link the session wants.
+pub(in crate::session) fn link_spec<O: Os>(parts: &Parts<'_, O>) -> Result<LinkSpec, Failure> {
+    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    Ok(LinkSpec {
+        cidr: parts.config.tun_cidr,
+        avoid: networks(&cluster.session),
+        mtu: MTU,
+    })
 }
 
 pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
