@@ -46,6 +46,15 @@ pub struct Surroundings {
 ///
 /// It could not be connected, a part broke, or not everything could be undone.
 pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> Result<(), Failure> {
+    // It holds every part of a session: too big for the stack of whoever calls.
+    Box::pin(run_to_end(os, config, surroundings)).await
+}
+
+async fn run_to_end<O: Os>(
+    os: &O,
+    config: Config,
+    surroundings: Surroundings,
+) -> Result<(), Failure> {
     let Surroundings {
         reporter,
         stop_sender,
@@ -85,10 +94,7 @@ pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> R
         troubles: Vec::new(),
     };
     // What a panic leaves behind is undone like anything else: the host knows what it did.
-    let ending = match AssertUnwindSafe(Box::pin(runner.until_end()))
-        .catch_unwind()
-        .await
-    {
+    let ending = match AssertUnwindSafe(runner.until_end()).catch_unwind().await {
         Ok(ending) => ending,
         Err(panic) => runner.undo_after_panic(words(&*panic)).await,
     };
