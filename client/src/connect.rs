@@ -3,13 +3,14 @@
 mod program;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
 use kubebridge_platform::intent::{DnsIntent, Intent};
-use kubebridge_platform::net::Ipv4Net;
+use kubebridge_platform::net::{IpNet, Ipv4Net};
+use kubebridge_platform::routes::ssh_peer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,7 @@ use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
 use crate::session::preview::preview;
+use crate::session::routes::RouteChoice;
 use crate::session::run::{Surroundings, run};
 use program::{Program, Signals};
 
@@ -54,6 +56,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// What the user says about IP routes.
+    pub routes: RouteChoice,
     /// Files with tokens, by namespace.
     pub token_files: TokenFiles,
     /// The form of what is written to stdout.
@@ -75,6 +79,8 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            include,
+            exclude,
             tokens,
             tls_cert,
             tls_key,
@@ -104,6 +110,7 @@ impl Config {
             }
         }
         check_domains(domains)?;
+        check_include(include)?;
         Ok(Self {
             target,
             namespaces: names,
@@ -112,6 +119,11 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            routes: RouteChoice {
+                include: include.clone(),
+                exclude: exclude.clone(),
+                peers: ssh_peers(),
+            },
             token_files,
             output: global.output,
         })
@@ -296,6 +308,22 @@ fn check_domains(domains: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// Finds out before anything is done whether a network may be routed at all.
+fn check_include(networks: &[IpNet]) -> Result<(), Failure> {
+    let wish = Intent::default().with_routes(networks.to_vec());
+    match wish {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::usage(format!("--include-cidr: {error}"))),
+    }
+}
+
+/// Whoever is logged in by SSH shall not be cut off; sudo drops the variable, the helper reads the
+/// connections.
+fn ssh_peers() -> Vec<IpAddr> {
+    let variable = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    ssh_peer(&variable).into_iter().collect()
+}
+
 /// Each namespace once, in order.
 fn namespaces(given: &[Namespace]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -374,7 +402,7 @@ async fn foreground(arguments: &ConnectArgs, global: &Global) -> Result<(), Fail
     let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
-    let reporter = Arc::new(Reporter::stderr(global.progress));
+    let reporter = Arc::new(Reporter::stderr(global.progress).timed(global.verbose > 0));
     let surroundings = Surroundings {
         reporter,
         stop_sender: sender,

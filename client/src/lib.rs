@@ -11,12 +11,14 @@ pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;
+pub mod helper;
 pub mod install;
 pub mod session;
 
 pub mod access;
 pub mod cluster;
 pub mod control;
+pub mod flows;
 pub mod inquiry;
 pub mod local_dns;
 pub mod originals;
@@ -27,6 +29,7 @@ pub mod zones;
 
 pub mod apply;
 pub mod before;
+pub mod reachable;
 pub mod routes;
 
 pub mod failure;

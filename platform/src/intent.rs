@@ -1,4 +1,5 @@
-//! What a session wants from the host: DNS for some domains, lines in the hosts file.
+//! What a session wants from the host: DNS for some domains, lines in the hosts file, routes into
+//! its link.
 //!
 //! Plain data that travels between processes. [`Intent::checked`] is where it becomes trustworthy;
 //! whoever applies an intent calls it again, because the applying side is the policy point.
@@ -9,22 +10,35 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::net::IpNet;
+use crate::routes::{self, MAX_ROUTES};
 use crate::scope::{self, Refusal};
 
 /// The most hosts lines of one session: far above a big cluster's namespace, far below trouble.
 pub const MAX_HOSTS_LINES: usize = 65_536;
 
+/// The most names of one line: a Service has three or four.
+pub const MAX_LINE_NAMES: usize = 16;
+
+/// The most domains of one kind: systemd-resolved takes 32, the rest is told to be left out.
+pub const MAX_DOMAINS: usize = 4096;
+
 /// Everything a session wants from the host besides its link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Intent {
     /// DNS on the session's link; `None` leaves the OS resolver alone.
     pub dns: Option<DnsIntent>,
     /// Lines wanted in the hosts file.
     pub hosts: Vec<HostsLine>,
+    /// Networks that shall lead into the session's link, as [`crate::routes::plan`] made them.
+    #[serde(default)]
+    pub routes: Vec<IpNet>,
 }
 
 /// Which names the OS resolver shall send to the session's link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DnsIntent {
     /// The resolver addresses, port 53.
     pub servers: Vec<IpAddr>,
@@ -41,6 +55,7 @@ pub struct DnsIntent {
 
 /// Names for one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostsLine {
     /// The address.
     pub address: IpAddr,
@@ -64,15 +79,40 @@ pub enum IntentError {
     /// A resolver address that cannot work as one.
     #[error("DNS server {0} is refused: not a unicast address outside loopback")]
     Server(IpAddr),
+    /// A resolver that is not the session's own.
+    #[error("DNS server {0} is refused: not the address of the session's link")]
+    ForeignServer(IpAddr),
+    /// More domains of one kind than [`MAX_DOMAINS`].
+    #[error("{count} of the kind {field} are too many (at most {MAX_DOMAINS})")]
+    Domains {
+        /// Which list it is.
+        field: &'static str,
+        /// Its length.
+        count: usize,
+    },
     /// DNS was asked for without a server.
     #[error("no DNS server was given")]
     NoServer,
     /// A name that cannot stand in a hosts file.
     #[error("hosts name {0:?} is not a host name")]
     HostsName(String),
+    /// A name that no Service has.
+    #[error(
+        "hosts name {0:?} is refused: not SERVICE, SERVICE.NAMESPACE or SERVICE.NAMESPACE.svc.DOMAIN"
+    )]
+    ForeignName(String),
+    /// More names on a line than [`MAX_LINE_NAMES`].
+    #[error("{0} names on a hosts line are too many (at most {MAX_LINE_NAMES})")]
+    LineNames(usize),
     /// More lines than [`MAX_HOSTS_LINES`].
     #[error("{0} hosts lines are too many (at most {MAX_HOSTS_LINES})")]
     HostsLines(usize),
+    /// A network that no session may route.
+    #[error("{0}")]
+    Route(String),
+    /// More routes than [`MAX_ROUTES`].
+    #[error("{0} routes are too many (at most {MAX_ROUTES})")]
+    Routes(usize),
 }
 
 impl Intent {
@@ -86,12 +126,30 @@ impl Intent {
             .into_iter()
             .map(HostsLine::checked)
             .collect::<Result<_, _>>()?;
-        Ok(Self { dns, hosts })
+        Ok(Self {
+            dns,
+            hosts,
+            routes: Vec::new(),
+        })
+    }
+
+    /// Adds routes: sorted, each once, none of which is wrong on every machine. Whether they
+    /// collide with what this one uses is found out when they are applied.
+    pub fn with_routes(self, mut routes: Vec<IpNet>) -> Result<Self, IntentError> {
+        routes.sort_unstable();
+        routes.dedup();
+        if routes.len() > MAX_ROUTES {
+            return Err(IntentError::Routes(routes.len()));
+        }
+        for route in &routes {
+            routes::check_scope(route).map_err(|error| IntentError::Route(error.to_string()))?;
+        }
+        Ok(Self { routes, ..self })
     }
 
     /// Normalises and validates an intent that came from elsewhere.
     pub fn checked(self) -> Result<Self, IntentError> {
-        Self::new(self.dns, self.hosts)
+        Self::new(self.dns, self.hosts)?.with_routes(self.routes)
     }
 }
 
@@ -107,6 +165,7 @@ impl DnsIntent {
         if let Some(server) = self.servers.iter().find(|server| !usable_server(**server)) {
             return Err(IntentError::Server(*server));
         }
+        bounded("DNS server", self.servers.len())?;
         Ok(Self {
             servers: self.servers,
             routes: domains("routing domain", self.routes, scope::check_domain)?,
@@ -120,6 +179,14 @@ impl DnsIntent {
             search: domains("search domain", self.search, scope::check_domain)?,
             reverse: domains("reverse zone", self.reverse, check_reverse)?,
         })
+    }
+
+    /// Fails unless the session's own resolver is the only server.
+    pub(crate) fn check_server(&self, own: IpAddr) -> Result<(), IntentError> {
+        match self.servers.iter().find(|server| **server != own) {
+            Some(foreign) => Err(IntentError::ForeignServer(*foreign)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the namespaces that may be routed, and those that may not with the reason.
@@ -138,11 +205,17 @@ impl DnsIntent {
 
 impl HostsLine {
     fn checked(self) -> Result<Self, IntentError> {
+        if self.names.len() > MAX_LINE_NAMES {
+            return Err(IntentError::LineNames(self.names.len()));
+        }
         let mut names = Vec::with_capacity(self.names.len());
         for name in self.names {
             let Ok(normal) = scope::normalise(&name) else {
                 return Err(IntentError::HostsName(name));
             };
+            if !scope::is_service_name(&normal) {
+                return Err(IntentError::ForeignName(name));
+            }
             if !names.contains(&normal) {
                 names.push(normal);
             }
@@ -160,6 +233,7 @@ fn domains(
     list: Vec<String>,
     check: impl Fn(&str) -> Result<(), Refusal>,
 ) -> Result<Vec<String>, IntentError> {
+    bounded(field, list.len())?;
     let mut seen = BTreeSet::new();
     let mut out = Vec::with_capacity(list.len());
     for domain in list {
@@ -174,6 +248,14 @@ fn domains(
         }
     }
     Ok(out)
+}
+
+fn bounded(field: &'static str, count: usize) -> Result<(), IntentError> {
+    if count > MAX_DOMAINS {
+        Err(IntentError::Domains { field, count })
+    } else {
+        Ok(())
+    }
 }
 
 /// Accepts zones below `in-addr.arpa` and `ip6.arpa`, never those themselves.
@@ -268,6 +350,41 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_much_or_no_name_of_a_service_is_refused() {
+        let many = |count: usize| (0..count).map(|number| format!("ns-{number}")).collect();
+        assert_eq!(
+            refused(|dns| dns.namespaces = many(MAX_DOMAINS + 1)),
+            "4097 of the kind namespace are too many (at most 4096)"
+        );
+        let line = |names: Vec<String>| {
+            let address = "10.0.0.1".parse().unwrap();
+            Intent::new(None, vec![HostsLine { address, names }])
+        };
+        assert!(line(many(MAX_LINE_NAMES)).is_ok());
+        assert_eq!(line(many(17)), Err(IntentError::LineNames(17)));
+        for name in [
+            "mail.corp.example",
+            "a.b.svc",
+            "a.b.c.svc.d",
+            "www.shop.example.com",
+        ] {
+            let foreign = IntentError::ForeignName(name.to_owned());
+            assert_eq!(line(strings(&[name])), Err(foreign), "{name}");
+        }
+        for name in [
+            "authors",
+            "authors.shop",
+            "authors.shop.svc.corp.example.com",
+        ] {
+            assert!(line(strings(&[name])).is_ok(), "{name}");
+        }
+        let intent = dns().checked().unwrap();
+        assert_eq!(intent.check_server("198.19.248.2".parse().unwrap()), Ok(()));
+        let other = "198.19.248.6".parse().unwrap();
+        assert!(intent.check_server(other).is_err());
+    }
+
+    #[test]
     fn a_reserved_namespace_is_kept_apart_and_not_fatal() {
         let dns = dns().checked().unwrap();
         let (routable, refused) = dns.routable_namespaces();
@@ -276,8 +393,38 @@ mod tests {
     }
 
     #[test]
+    fn w9_routes_that_are_wrong_everywhere_are_no_intent() {
+        let with = |routes: &[&str]| {
+            let routes = routes.iter().map(|text| text.parse().unwrap()).collect();
+            Intent::default().with_routes(routes)
+        };
+        for route in [
+            "0.0.0.0/0",
+            "127.0.0.0/8",
+            "169.254.169.254/32",
+            "fe80::/64",
+        ] {
+            let refused = with(&[route]).unwrap_err().to_string();
+            assert!(refused.contains(route), "{refused}");
+        }
+        let intent = with(&["10.96.0.0/16", "10.8.0.0/16", "10.96.0.0/16"]).unwrap();
+        assert_eq!(intent.routes.len(), 2);
+        assert_eq!(intent.clone().checked(), Ok(intent));
+        let many = (0..=MAX_ROUTES as u32).map(|number| {
+            let address = Ipv4Addr::from_bits(0x0a00_0000 + 2 * number);
+            IpNet::new(address.into(), 32).unwrap()
+        });
+        assert!(matches!(
+            Intent::default().with_routes(many.collect()),
+            Err(IntentError::Routes(_))
+        ));
+    }
+
+    #[test]
     fn an_intent_travels_as_plain_json() {
         let intent = Intent::new(Some(dns()), Vec::new()).unwrap();
+        let routes = vec!["10.96.0.0/16".parse().unwrap()];
+        let intent = intent.with_routes(routes).unwrap();
         let text = serde_json::to_string(&intent).unwrap();
         assert_eq!(serde_json::from_str::<Intent>(&text).unwrap(), intent);
     }

@@ -33,10 +33,13 @@ pub mod dns;
 
 pub mod link;
 
+pub mod routes;
+
 pub mod tun;
 
 pub mod local;
 
+pub mod helper;
 pub mod preview;
 
 pub mod recover;
@@ -49,6 +52,7 @@ pub use claims::{Claims, Clash, Contested, Withheld};
 pub use clock::Clock;
 pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
 pub use dns::{DnsError, read_host_dns};
+pub use helper::HelperHost;
 pub use host::{
     Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, Relinked,
     ResolvedVia, Undone, Verified,

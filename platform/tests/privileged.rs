@@ -10,7 +10,11 @@
 mod drift;
 #[path = "privileged/files.rs"]
 mod files;
+#[path = "privileged/helper.rs"]
+mod helper;
 #[path = "privileged/machine.rs"]
 mod machine;
+#[path = "privileged/routes.rs"]
+mod routes;
 #[path = "privileged/session.rs"]
 mod session;

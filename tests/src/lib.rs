@@ -38,6 +38,7 @@ pub mod background;
 pub mod lab;
 pub mod listening;
 pub mod product;
+pub mod user;
 
 pub mod changes;
 

@@ -89,7 +89,8 @@ pub async fn preview(
     // Nobody sends a stop: nothing is done that would have to be undone.
     let (stops, _never) = mpsc::channel(STOPS);
     let mut parts = Parts::new(machine, id, config, board, reporter, stops, clock);
-    for step in [Step::ReadDns, Step::Dial, Step::OpenSession] {
+    let reads = [Step::ReadDns, Step::Dial, Step::OpenSession, Step::Plan];
+    for step in reads {
         let start = Instant::now();
         let done = parts.step(step).await;
         let detail = done.map_err(|failure| failure.context(step.label()))?;
@@ -137,16 +138,21 @@ async fn plan(
         reason: one.reason.clone(),
     });
     conflicts.extend(found);
+    let planned = parts.routes.as_ref();
+    let planned = planned.map(|keeper| keeper.routes()).unwrap_or_default();
+    let own = std::iter::once(link.net.to_string());
+    let routes = own.chain(planned.iter().map(ToString::to_string));
+    let route = |network| RouteReport {
+        network,
+        link: link.name.clone(),
+    };
     Ok(PlanReport {
         schema: "kubebridge.connect.plan/v1",
         manager: config.target.to_string(),
         context: config.target.context().map(str::to_owned),
         cluster_domain: claims.domain,
         namespaces: config.namespaces.clone(),
-        routes: vec![RouteReport {
-            network: link.net.to_string(),
-            link: link.name.clone(),
-        }],
+        routes: routes.map(route).collect(),
         link: link_report(&link),
         dns: dns_settings(&preview),
         hosts: preview.hosts.iter().map(HostsLineReport::from).collect(),
