@@ -24,7 +24,7 @@ const LATER_FLAGS: [&str; 8] = [
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 14] = [
+const LATER_COMMANDS: [&str; 13] = [
     "clean",
     "completions",
     "doctor",
@@ -35,7 +35,6 @@ const LATER_COMMANDS: [&str; 14] = [
     "install",
     "install-recovery",
     "manifest",
-    "namespace",
     "trace",
     "uninstall",
     "upgrade",
