@@ -15,6 +15,8 @@ pub mod scope;
 
 pub mod intent;
 
+pub mod claims;
+
 pub mod host;
 
 pub mod fs;
@@ -35,15 +37,19 @@ pub mod tun;
 
 pub mod local;
 
+pub mod helper;
+
 pub mod recover;
 
 pub mod clock;
 
 pub mod watch;
 
+pub use claims::{Claims, Clash, Contested, Withheld};
 pub use clock::Clock;
 pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
 pub use dns::{DnsError, read_host_dns};
+pub use helper::HelperHost;
 pub use host::{
     Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, Relinked,
     ResolvedVia, Undone, Verified,

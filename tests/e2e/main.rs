@@ -5,6 +5,7 @@
 
 mod access;
 mod api_server;
+mod background;
 mod bad_input;
 mod changes;
 mod credentials;
@@ -13,7 +14,10 @@ mod dns_tools;
 mod dns_trace;
 mod drift;
 mod figures;
+mod helper;
+mod helper_kills;
 mod hosts_shapes;
+mod install;
 mod image;
 mod kills;
 mod loops;

@@ -16,11 +16,13 @@ pub mod daemon;
 pub mod machine;
 
 pub mod control_plane;
+pub mod controllers;
 pub mod coredns;
 pub mod kubelet;
 pub mod laptop;
 pub mod nameserver;
 pub mod outside;
+pub mod pod;
 pub mod relay;
 
 pub mod wire;
@@ -35,6 +37,7 @@ pub mod tool;
 pub mod lab;
 pub mod listening;
 pub mod product;
+pub mod user;
 
 pub mod changes;
 

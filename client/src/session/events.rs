@@ -1,6 +1,6 @@
 //! Waiting for something to happen to a part of a connected session.
 
-use kubebridge_platform::{Drift, DriftWatch};
+use kubebridge_platform::{Drift, DriftWatch, Host};
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, sleep_until};
@@ -24,6 +24,7 @@ impl<O: Os> Parts<'_, O> {
             watch,
             second_look,
             drift,
+            host,
             ..
         } = self;
         tokio::select! {
@@ -31,6 +32,7 @@ impl<O: Os> Parts<'_, O> {
             event = hosts_due(hosts.as_mut()) => event,
             () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
+            () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
             () = at(*second_look) => Event::Drifted,
             noticed = next_drift(watch.as_mut()) => {
                 tracing::debug!(causes = ?noticed.causes, "drift");
@@ -87,6 +89,14 @@ async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
 async fn unheard(server: Option<&mut Server>) {
     match server {
         Some(server) => server.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the machine cannot be changed any more.
+async fn lost<H: Host>(host: Option<&mut H>) {
+    match host {
+        Some(host) => host.lost().await,
         None => std::future::pending().await,
     }
 }

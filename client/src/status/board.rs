@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kubebridge_platform::host::Kind;
 use kubebridge_platform::{Clock, HostError};
 use kubebridge_proto::explain::Freshness;
 use kubebridge_proto::session::SessionInfo;
@@ -17,7 +18,7 @@ use self::reports::{
 };
 use super::{
     DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    StaleReport, StatusReport, StepReport, health,
+    StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -57,6 +58,8 @@ pub struct Identity {
     pub session: String,
     /// The manager's address.
     pub manager: String,
+    /// The context of the kubeconfig, if it is reached by one.
+    pub context: Option<String>,
     /// The namespaces it begins with, the session's own first.
     pub namespaces: Vec<String>,
 }
@@ -110,6 +113,10 @@ pub struct Facts {
     pub repairs: Repairs,
     /// The steps done.
     pub steps: Vec<StepReport>,
+    /// Where its log is.
+    pub log: Option<String>,
+    /// What another session has.
+    pub withheld: Option<WithheldReport>,
 }
 
 /// What was put back, and what could not be.
@@ -185,17 +192,18 @@ impl Board {
         let (mut of_dns, mut of_hosts, mut words) = (None, None, Vec::new());
         for trouble in troubles {
             let text = trouble_words(&trouble);
-            match trouble {
-                HostError::Dns(_) => of_dns = Some(text.clone()),
-                HostError::Hosts(_) => of_hosts = Some(text.clone()),
-                HostError::Busy { .. }
-                | HostError::Intent(_)
-                | HostError::Files(_)
-                | HostError::Journal(_)
-                | HostError::Link(_)
-                | HostError::Ended
-                | HostError::NoLink
-                | HostError::Worker => {}
+            match trouble.kind() {
+                Kind::Dns => of_dns = Some(text.clone()),
+                Kind::Hosts => of_hosts = Some(text.clone()),
+                Kind::Busy
+                | Kind::Clash
+                | Kind::Intent
+                | Kind::Files
+                | Kind::Link
+                | Kind::Port
+                | Kind::Ended
+                | Kind::Internal
+                | Kind::Helper => {}
             }
             words.push(text);
         }
@@ -272,6 +280,9 @@ impl Board {
             kubernetes,
             repairs: repairs(&facts.repairs, now),
             steps: facts.steps.clone(),
+            context: self.identity.context.clone(),
+            log: facts.log.clone(),
+            withheld: facts.withheld.clone(),
         }
     }
 

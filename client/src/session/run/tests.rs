@@ -92,8 +92,14 @@ impl World {
         let os = Arc::clone(&self.os);
         let (config, sender) = (self.config.clone(), self.stop.clone());
         let stops = self.stops.take().unwrap();
-        let reporter = Arc::new(Reporter::new(Progress::Quiet, Box::new(std::io::sink())));
-        tokio::spawn(async move { run(&*os, config, reporter, sender, stops).await })
+        let surroundings = Surroundings {
+            reporter: Arc::new(Reporter::new(Progress::Quiet, Box::new(std::io::sink()))),
+            stop_sender: sender,
+            stops,
+            connected: None,
+            log: None,
+        };
+        tokio::spawn(async move { run(&*os, config, surroundings).await })
     }
 
     /// Waits for a state, asked over the control socket as `kubebridge status` does.
@@ -402,6 +408,7 @@ async fn what_somebody_changed_is_put_back_and_told() {
     verifications.wait_for(|count| *count == 1).await.unwrap();
     let device = std::fs::File::open("/dev/null").unwrap();
     world.os.will_verify(Verified {
+        withheld: None,
         repairs: vec!["link kb1 made anew".to_owned()],
         conflicts: vec![HostsConflict {
             name: "books".to_owned(),
