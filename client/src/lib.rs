@@ -11,8 +11,8 @@ pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;
-pub mod install;
 pub mod helper;
+pub mod install;
 pub mod session;
 
 pub mod access;

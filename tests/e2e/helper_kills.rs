@@ -88,11 +88,7 @@ fn at_every_step(victim: Victim) -> Result<()> {
         kills.kill(attempt, &format!("after {step:?} of its end"), &mut checks)?;
     }
     // At the very end the victim may be gone before it is killed.
-    ensure!(
-        kills.killed > STEPS.len(),
-        "only {} killed",
-        kills.killed
-    );
+    ensure!(kills.killed > STEPS.len(), "only {} killed", kills.killed);
     checks.finish()?;
     lab.finish();
     Ok(())
