@@ -18,6 +18,7 @@ pub mod session;
 pub mod access;
 pub mod cluster;
 pub mod control;
+pub mod flows;
 pub mod inquiry;
 pub mod local_dns;
 pub mod originals;
@@ -28,6 +29,7 @@ pub mod zones;
 
 pub mod apply;
 pub mod before;
+pub mod reachable;
 pub mod routes;
 
 pub mod failure;

@@ -7,13 +7,17 @@ pub mod board;
 pub mod client;
 pub mod document;
 pub mod health;
+pub mod routing;
 pub mod server;
 pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
+pub use routing::RoutingReport;
+
 use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure, chain};
+use crate::flows::FlowsStatus;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 pub use document::{
@@ -180,6 +184,9 @@ pub struct StatusReport {
     pub stale: StaleReport,
     /// The system's DNS.
     pub dns: DnsReport,
+    /// The IP routes into the link.
+    #[serde(default)]
+    pub routing: RoutingReport,
     /// The hosts file.
     pub hosts: HostsReport,
     /// What is known of the namespaces.
@@ -198,6 +205,9 @@ pub struct StatusReport {
     /// What another session of this machine has because it came first; `None` if nothing.
     #[serde(default)]
     pub withheld: Option<WithheldReport>,
+    /// Connections into the cluster.
+    #[serde(default)]
+    pub flows: Option<FlowsStatus>,
 }
 
 /// What another session has because it came first; it is ours when that one leaves.
@@ -250,6 +260,9 @@ pub struct HealthReport {
     pub routes: String,
     /// The system's DNS: `applied`, `not changed` or `in trouble`.
     pub dns: String,
+    /// The IP routes: `set`, `not set` or `in trouble`.
+    #[serde(default)]
+    pub routing: String,
     /// The hosts file: `written`, `off` or `in trouble`.
     pub hosts: String,
 }
@@ -410,6 +423,9 @@ pub struct RoutesReport {
     pub namespaces: Vec<NamespaceReport>,
     /// The Services by namespace and name.
     pub services: Vec<ServiceReport>,
+    /// The IP routes into the link.
+    #[serde(default)]
+    pub routing: RoutingReport,
 }
 
 /// One Service.

@@ -18,6 +18,7 @@ use crate::journal::JournalError;
 use crate::link::LinkError;
 use crate::net::{IpNet, Ipv4Net};
 use crate::recover::Recovered;
+use crate::routes::RoutesError;
 use crate::tun::Tun;
 
 /// What kind of link a session wants.
@@ -145,10 +146,13 @@ pub enum HostError {
     /// The hosts file could not be written.
     #[error("editing the hosts file")]
     Hosts(#[source] HostsError),
+    /// The routes could not be set, or are none that a session may have.
+    #[error("setting routes")]
+    Routes(#[source] RoutesError),
     /// The session was undone and cannot be used again.
     #[error("the session has ended")]
     Ended,
-    /// DNS was to be set before the link was opened.
+    /// DNS or routes were to be set before the link was opened.
     #[error("no link is open")]
     NoLink,
     /// A background thread of ours broke.
@@ -182,6 +186,8 @@ pub enum Kind {
     Dns,
     /// The hosts file.
     Hosts,
+    /// Routes into the link.
+    Routes,
     /// The session, which is over.
     Ended,
     /// The program itself.
@@ -203,6 +209,7 @@ impl HostError {
             Self::Link(_) => Kind::Link,
             Self::Dns(_) => Kind::Dns,
             Self::Hosts(_) => Kind::Hosts,
+            Self::Routes(_) => Kind::Routes,
             Self::Ended => Kind::Ended,
             Self::NoLink | Self::Worker => Kind::Internal,
             Self::Helper(_) => Kind::Helper,
@@ -244,7 +251,7 @@ pub trait Host: Send {
     -> impl Future<Output = Result<Applied, HostError>> + Send;
 
     /// Holds the host against the last applied intent and puts back only what differs: the link and
-    /// its addresses, its DNS settings, the hosts lines.
+    /// its addresses, its routes, its DNS settings, the hosts lines.
     ///
     /// To be called about a second after hosts lines were written (another writer may have won the
     /// last instant) and at each [`crate::watch::Drift`].

@@ -14,5 +14,7 @@ mod files;
 mod helper;
 #[path = "privileged/machine.rs"]
 mod machine;
+#[path = "privileged/routes.rs"]
+mod routes;
 #[path = "privileged/session.rs"]
 mod session;

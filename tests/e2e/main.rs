@@ -30,3 +30,4 @@ mod outage;
 mod parts;
 mod reach;
 mod restore;
+mod routing;

@@ -1,5 +1,7 @@
 //! Waiting for something to happen to a part of a connected session.
 
+use std::time::Duration;
+
 use kubebridge_platform::{Drift, DriftWatch, Host};
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
@@ -8,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::hosts::HostsKeeper;
 use super::os::Os;
 use super::parts::{Cluster, Parts};
+use super::routes::RoutesKeeper;
 use super::{Event, Health, Stop};
 use crate::control::Tunnel;
 use crate::local_dns::Serving;
@@ -25,11 +28,14 @@ impl<O: Os> Parts<'_, O> {
             second_look,
             drift,
             host,
+            routes,
+            clock,
             ..
         } = self;
         tokio::select! {
             event = cluster_event(cluster.as_mut()) => event,
             event = hosts_due(hosts.as_mut()) => event,
+            () = routes_due(routes.as_mut(), clock.asleep()) => Event::ReachChanged,
             () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
             () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
@@ -50,6 +56,7 @@ async fn cluster_event(cluster: Option<&mut Cluster>) -> Event {
         sessions,
         tunnel,
         health,
+        flows,
         ..
     }) = cluster
     else {
@@ -58,9 +65,14 @@ async fn cluster_event(cluster: Option<&mut Cluster>) -> Event {
     let told = *health;
     tokio::select! {
         () = control.ended() => Event::Stop(Stop::Broken),
+        () = flows.ended() => Event::Stop(Stop::Broken),
         Ok(()) = sessions.changed() => Event::ClusterChanged,
         Ok(now) = health_other_than(tunnel, told) => {
             *health = now;
+            if now == Health::Degraded {
+                // What broke that connection may have broken these.
+                flows.doubt();
+            }
             Event::Tunnel(now)
         }
     }
@@ -72,6 +84,14 @@ async fn health_other_than(
 ) -> Result<Health, RecvError> {
     let changed = tunnel.wait_for(|tunnel| tunnel.health() != told).await;
     changed.map(|tunnel| tunnel.health())
+}
+
+/// Waits until the IP routes need another look.
+async fn routes_due(routes: Option<&mut RoutesKeeper>, asleep: Duration) {
+    match routes {
+        Some(routes) => routes.due(asleep).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until the hosts lines need another look.

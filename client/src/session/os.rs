@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use kubebridge_platform::host::{Host, HostDns, HostError, Kind};
+use kubebridge_platform::routes::{Known, Taken, read_taken};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
     Clock, DriftWatch, Family, HelperHost, Leftover, LocalHost, LookupError, Recovered, leftovers,
@@ -27,6 +28,12 @@ pub trait Os: Send + Sync {
 
     /// Reads how the machine resolves names.
     fn read_dns(&self) -> impl Future<Output = Result<HostDns, Failure>> + Send;
+
+    /// Reads which networks the machine uses, beside those known otherwise.
+    fn read_taken(&self, known: &Known) -> impl Future<Output = Result<Taken, Failure>> + Send;
+
+    /// Whether packets that are routed into a link go anywhere.
+    fn carries(&self) -> bool;
 
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -121,6 +128,15 @@ impl Os for ThisMachine {
         read.map_err(|error| os_failure("reading the system's DNS", error))
     }
 
+    async fn read_taken(&self, known: &Known) -> Result<Taken, Failure> {
+        let read = read_taken(&self.sys, known).await;
+        read.map_err(|error| os_failure("reading the routes of this machine", error))
+    }
+
+    fn carries(&self) -> bool {
+        false
+    }
+
     async fn resolve(&self, name: &str) -> Result<String, Failure> {
         match lookup_through_resolved(&self.sys, name, Family::V4).await {
             Ok(addresses) => {
@@ -172,6 +188,7 @@ pub fn host_failure(error: HostError) -> Failure {
         | Kind::Link
         | Kind::Dns
         | Kind::Hosts
+        | Kind::Routes
         | Kind::Ended
         | Kind::Internal => Failure::new(Exit::HostOs, error),
     }

@@ -20,12 +20,14 @@ use tonic::transport::Channel;
 
 use super::hosts::HostsKeeper;
 use super::os::Os;
+use super::routes::RoutesKeeper;
 use super::{Health, Step, Stop, steps};
 use crate::background::log::LogFile;
 use crate::connect::Config;
 use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
+use crate::flows::Flows;
 use crate::local_dns::Serving;
 use crate::originals::Originals;
 use crate::progress::Reporter;
@@ -57,6 +59,8 @@ pub(super) struct Parts<'os, O: Os> {
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
+    /// The IP routes, from the moment they are planned.
+    pub(super) routes: Option<RoutesKeeper>,
     /// What of it another session has.
     pub(super) withheld: Option<Withheld>,
     pub(super) hosts: Option<HostsKeeper>,
@@ -79,6 +83,8 @@ pub(super) struct Found {
 /// The cluster side.
 pub(super) struct Cluster {
     pub(super) control: Control,
+    /// Connections into the cluster; nothing is opened before one is wanted.
+    pub(super) flows: Arc<Flows>,
     /// What the settings are made of now.
     pub(super) session: SessionInfo,
     /// What the manager said last.
@@ -91,9 +97,12 @@ pub(super) struct Cluster {
 /// The link, without the sockets that the resolver took over.
 pub(super) struct LinkUp {
     pub(super) name: String,
+    pub(super) index: u32,
     pub(super) address: Ipv4Addr,
     pub(super) prefix: u8,
     pub(super) resolver: Ipv4Addr,
+    /// Whether packets to the cluster go anywhere: without, there are no routes.
+    pub(super) carries: bool,
     /// Where the resolver is asked.
     pub(super) socket: std::net::SocketAddr,
     /// Until the resolver takes its sockets.
@@ -132,6 +141,7 @@ impl<'os, O: Os> Parts<'os, O> {
             serving: None,
             zones: None,
             intent: Intent::default(),
+            routes: None,
             withheld: None,
             hosts: None,
             stale,
@@ -151,8 +161,10 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::Dial => steps::dial(self).await,
             Step::OpenSession => steps::open_session(self).await,
             Step::Claim => steps::claim(self).await,
+            Step::Plan => steps::plan(self).await,
             Step::Link => steps::link(self).await,
             Step::Resolver => steps::resolver(self),
+            Step::Routes => steps::routes(self).await,
             Step::Probe => steps::probe(self).await,
             Step::PointOs => steps::point_os(self).await,
             Step::Hosts => steps::hosts(self).await,

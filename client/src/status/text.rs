@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use kubebridge_platform::Recovered;
 
+use super::routing::routing_rows;
 use super::{
     CredentialsReport, HealthReport, HostsListReport, Leftovers, NamespaceReport, NamespacesReport,
     RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
     WithheldReport,
 };
+use crate::flows::FlowsStatus;
 
 /// Shows how a session stands.
 #[must_use]
@@ -44,6 +46,7 @@ pub fn status_text(report: &StatusReport) -> String {
     rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
     rows.push(("health", health(&report.health)));
     rows.extend(dns_rows(report));
+    rows.extend(routing_rows(&report.routing));
     rows.push(("hosts", hosts(report)));
     let conflicts = &report.hosts.conflicts;
     rows.extend(
@@ -61,6 +64,13 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|one| ("other session", withheld(one))),
     );
+    rows.extend(
+        report
+            .flows
+            .as_ref()
+            .and_then(flows)
+            .map(|words| ("flows", words)),
+    );
     rows.extend(report.log.clone().map(|log| ("log", log)));
     let mut text = String::new();
     for (label, value) in rows {
@@ -68,6 +78,34 @@ pub fn status_text(report: &StatusReport) -> String {
         let _ = writeln!(text, "{label:<18}{value}");
     }
     text
+}
+
+/// What is worth telling of the flows, once there were any.
+fn flows(report: &FlowsStatus) -> Option<String> {
+    if report.connections.is_empty() && report.opened == 0 && report.failures.is_empty() {
+        return None;
+    }
+    let mut words = format!(
+        "{} open over {} connections, {} opened",
+        report.open,
+        report.connections.len(),
+        report.opened
+    );
+    let counts = [
+        ("resumed", report.resumed),
+        ("lost", report.lost),
+        ("connections replaced", report.replaced),
+        ("datagrams dropped", report.dropped_datagrams),
+    ];
+    let failures = report.failures.iter();
+    let failures = failures.map(|(reason, count)| (reason.as_str(), *count));
+    for (what, count) in counts.into_iter().chain(failures) {
+        if count > 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(words, ", {count} {what}");
+        }
+    }
+    Some(words)
 }
 
 fn state(report: &StatusReport) -> String {
@@ -154,9 +192,12 @@ fn health(health: &HealthReport) -> String {
         kubernetes,
         routes,
         dns,
+        routing,
         hosts,
     } = health;
-    format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
+    format!(
+        "tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, IP routes {routing}, hosts {hosts}"
+    )
 }
 
 fn withheld(withheld: &WithheldReport) -> String {
@@ -328,6 +369,9 @@ pub fn routes_text(report: &RoutesReport) -> String {
         if namespace.state != "synced" {
             let _ = writeln!(text, "{}: {}", namespace.namespace, namespace.state);
         }
+    }
+    for (label, value) in routing_rows(&report.routing) {
+        let _ = writeln!(text, "{label:<18}{value}");
     }
     text
 }

@@ -10,6 +10,7 @@ use kubebridge_platform::host::{
     Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone, Verified,
 };
 use kubebridge_platform::intent::Intent;
+use kubebridge_platform::routes::{Known, Taken};
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::{Clock, DriftWatch, Recovered, Sys};
 use parking_lot::Mutex;
@@ -35,6 +36,9 @@ pub(crate) struct FakeOs {
     pub(crate) mode: HostDnsMode,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) search: Vec<String>,
+    /// What the machine uses already, and whether its links carry packets.
+    pub(crate) taken: Mutex<Taken>,
+    pub(crate) carries: bool,
     pub(crate) failing: Option<&'static str>,
     /// What panics instead of being done.
     pub(crate) panicking: Option<&'static str>,
@@ -65,6 +69,8 @@ impl FakeOs {
             mode: HostDnsMode::Resolved(ResolvedVia::Nss),
             servers,
             search: Vec::new(),
+            taken: Mutex::default(),
+            carries: true,
             failing: None,
             panicking: None,
             clock,
@@ -135,6 +141,15 @@ impl Os for FakeOs {
             servers: self.servers.clone(),
             search: self.search.clone(),
         })
+    }
+
+    async fn read_taken(&self, _known: &Known) -> Result<Taken, Failure> {
+        self.outcome("read routes")?;
+        Ok(self.taken.lock().clone())
+    }
+
+    fn carries(&self) -> bool {
+        self.carries
     }
 
     async fn resolve(&self, _name: &str) -> Result<String, Failure> {

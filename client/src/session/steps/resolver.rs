@@ -10,13 +10,13 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 
 use super::missing;
-use crate::apply::networks;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Serving};
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
 use crate::session::parts::{LinkUp, Parts, link_words};
+use crate::session::routes::RoutesKeeper;
 use crate::zones::Zones;
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
@@ -26,10 +26,11 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     parts.watch = Some(parts.os.watch(parts.clock.clone()));
-    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
+    let avoid = planned.wanted();
     let spec = LinkSpec {
         cidr: parts.config.tun_cidr,
-        avoid: networks(&cluster.session),
+        avoid,
         mtu: MTU,
     };
     let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
@@ -50,6 +51,8 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
     });
     parts.link = Some(LinkUp {
         name: link.name.clone(),
+        index: link.index,
+        carries: parts.os.carries(),
         address: link.address,
         prefix: link.prefix,
         resolver: link.resolver,
@@ -66,12 +69,14 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
     let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
+    let planned = parts.routes.as_ref();
     let local = LocalDns {
         zones: zones.subscribe(),
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
         stale: Arc::clone(&parts.stale),
+        hosts: planned.filter(|_| link.carries).map(RoutesKeeper::resolver),
         clock: parts.clock.clone(),
     };
     let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;

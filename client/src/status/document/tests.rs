@@ -1,7 +1,11 @@
 //! The golden files: what programs may rely on.
 
 use super::*;
+use crate::flows::{ConnectionStatus, FlowsStatus};
 use crate::status::CredentialsReport;
+use crate::status::routing::{
+    HoleReport, HostRouteReport, LeftOutReport, NetworkReport, OverlapReport, RoutingReport,
+};
 use crate::status::{
     ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
     RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TokensReport,
@@ -36,6 +40,36 @@ fn conflicts() -> Vec<ConflictReport> {
     }]
 }
 
+fn routing() -> RoutingReport {
+    RoutingReport {
+        applied: true,
+        networks: vec![NetworkReport {
+            network: "10.96.0.0/17".to_owned(),
+            purposes: texts(&["--include-cidr", "services"]),
+        }],
+        hosts: vec![HostRouteReport {
+            address: "203.0.113.7".to_owned(),
+            name: "docs.default.svc.cluster.local.".to_owned(),
+            seconds: 42,
+        }],
+        holes: vec![HoleReport {
+            network: "10.96.128.0/17".to_owned(),
+            reason: "a local network".to_owned(),
+            via: Some("docker0".to_owned()),
+        }],
+        overlaps: vec![OverlapReport {
+            ours: "10.96.0.0/16".to_owned(),
+            theirs: "10.96.128.0/17".to_owned(),
+            via: Some("docker0".to_owned()),
+        }],
+        left_out: vec![LeftOutReport {
+            network: "fd00:10::/108".to_owned(),
+            reason: "this machine has IPv6 switched off".to_owned(),
+        }],
+        error: None,
+    }
+}
+
 fn session() -> StatusReport {
     StatusReport {
         session: "0a1b2c3d".to_owned(),
@@ -54,6 +88,7 @@ fn session() -> StatusReport {
             kubernetes: "unknown".to_owned(),
             routes: "stale".to_owned(),
             dns: "in trouble".to_owned(),
+            routing: "set".to_owned(),
             hosts: "written".to_owned(),
         },
         tunnel: Some(TunnelReport {
@@ -98,6 +133,7 @@ fn session() -> StatusReport {
             conflicts: conflicts(),
             error: None,
         },
+        routing: routing(),
         kubernetes: namespaces(),
         repairs: RepairsReport {
             count: 1,
@@ -116,6 +152,25 @@ fn session() -> StatusReport {
         context: Some("lab".to_owned()),
         log: Some("/run/kubebridge/sessions/0a1b2c3d/session.log".to_owned()),
         withheld: None,
+        flows: Some(FlowsStatus {
+            connections: vec![ConnectionStatus {
+                place: "traffic-manager-7d9c".to_owned(),
+                flows: 3,
+                round_trip_micros: 21_500,
+                sent: 1_000,
+                received: 2_000,
+            }],
+            open: 3,
+            opened: 120,
+            resumed: 4,
+            moved: 1,
+            replaced: 2,
+            dropped_datagrams: 5,
+            sent: 900,
+            received: 1_900,
+            failures: [("refused".to_owned(), 6)].into(),
+            ..FlowsStatus::default()
+        }),
     }
 }
 
@@ -148,6 +203,7 @@ fn routes() -> RoutesReport {
             service("authors", "ClusterIP", &["10.96.0.7", "fd00::7"], None),
             service("docs", "ExternalName", &[], Some("docs.example.net")),
         ],
+        routing: routing(),
     }
 }
 
@@ -249,6 +305,7 @@ fn a_report_of_an_older_session_is_still_read() {
     let mut report = serde_json::to_value(session()).unwrap();
     let fields = report.as_object_mut().unwrap();
     for newer in [
+        "routing",
         "health",
         "stale",
         "repairs",
