@@ -201,6 +201,10 @@ pub(crate) fn not_repaired(error: HostError) -> Failure {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
+    if let HostError::Clash(clash) = &error {
+        let hint = format!("kubebridge disconnect {}", clash.other);
+        return Failure::new(Exit::Busy, error).with_hint(hint);
+    }
     match error.kind() {
         Kind::Port => Failure::new(Exit::Busy, error)
             .context("another program holds port 53")
