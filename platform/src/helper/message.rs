@@ -56,6 +56,10 @@ impl Request {
 /// What the helper says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and mostly the large one"
+)]
 pub(super) enum Told {
     /// The first thing, to whom it may speak.
     Hello { protocol: u32 },
