@@ -93,6 +93,7 @@ fn wish() -> Intent {
     Intent {
         dns: Some(dns),
         hosts,
+        routes: vec!["10.112.0.0/12".parse().unwrap()],
     }
 }
 

@@ -34,7 +34,10 @@ impl RoutesKeeper {
         };
         tokio::select! {
             Some(answered) = self.answered.recv(), if is_idle => self.waiting.push(answered),
-            () = changed => self.not_before = Instant::now() + PACE,
+            () = changed => {
+                self.is_stale = true;
+                self.not_before = Instant::now() + PACE;
+            }
             () = over => {}
         }
     }
