@@ -4,7 +4,7 @@
 //! A device is never persistent: it is gone, with all that hangs on it, when its owner is.
 
 use std::fmt;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use tun::{AbstractDevice, Configuration, Device};
 
@@ -39,6 +39,21 @@ impl Tun {
 impl From<OwnedFd> for Tun {
     fn from(descriptor: OwnedFd) -> Self {
         Self(Source::Descriptor(descriptor))
+    }
+}
+
+/// Gives the descriptor away, to pass it to another process: the link lives as long as one copy.
+impl From<Tun> for OwnedFd {
+    #[expect(
+        unsafe_code,
+        reason = "the tun crate gives its descriptor away as a number only"
+    )]
+    fn from(tun: Tun) -> Self {
+        match tun.0 {
+            // SAFETY: `into_raw_fd` gives up the open descriptor, and nobody else has it.
+            Source::Device(device) => unsafe { Self::from_raw_fd(device.into_raw_fd()) },
+            Source::Descriptor(descriptor) => descriptor,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubebridge_platform::{Drift, DriftWatch};
+use kubebridge_platform::{Drift, DriftWatch, Host};
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, sleep_until};
@@ -29,6 +29,7 @@ impl<O: Os> Parts<'_, O> {
             drift,
             routes,
             clock,
+            host,
             ..
         } = self;
         tokio::select! {
@@ -37,6 +38,7 @@ impl<O: Os> Parts<'_, O> {
             () = routes_due(routes.as_mut(), clock.asleep()) => Event::ReachChanged,
             () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
+            () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
             () = at(*second_look) => Event::Drifted,
             noticed = next_drift(watch.as_mut()) => {
                 tracing::debug!(causes = ?noticed.causes, "drift");
@@ -101,6 +103,14 @@ async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
 async fn unheard(server: Option<&mut Server>) {
     match server {
         Some(server) => server.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the machine cannot be changed any more.
+async fn lost<H: Host>(host: Option<&mut H>) {
+    match host {
+        Some(host) => host.lost().await,
         None => std::future::pending().await,
     }
 }
