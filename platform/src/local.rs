@@ -144,6 +144,7 @@ impl Host for LocalHost {
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
+        // The first to be told: whoever hears of DNS alone knows that the routes are set.
         routed?;
         set?;
         let written = written?;
@@ -169,8 +170,8 @@ impl Host for LocalHost {
         // One failure must not keep the rest from being undone.
         let dns = self.end_dns().await;
         let routes = self.revert_routes().await;
-        let all = dns.is_ok() && routes.is_ok();
         let link = self.remove_link().await;
+        let all = dns.is_ok() && routes.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
         // Only now: whoever is next finds nothing of ours in the way.
         self.give_up().await?;
@@ -196,7 +197,7 @@ impl LocalHost {
         };
         self.revert_dns().await?;
         self.remove_link().await;
-        // Its routes went with it.
+        // The link is gone, and its routes with it.
         self.drop_routes().await?;
         self.journalled(move |journal| journal.undone(seq)).await
     }
