@@ -23,6 +23,7 @@ pub mod inquiry;
 pub mod local_dns;
 pub mod originals;
 pub mod probe;
+pub mod proxy;
 pub mod skew;
 pub mod stale;
 pub mod zones;

@@ -30,6 +30,9 @@ pub struct HelperHost {
     state: State,
 }
 
+/// The number of a question, and what came of it.
+type Answer = (u64, Result<Done, HostError>);
+
 /// How the helper stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -120,13 +123,10 @@ impl HelperHost {
     }
 
     /// Reads what the helper says; `None` if it is no answer.
-    fn answer(
-        &mut self,
-        frame: &Frame,
-    ) -> Result<Option<(u64, Result<Done, HostError>)>, HelperError> {
+    fn answer(&mut self, frame: &Frame) -> Result<Option<Answer>, HelperError> {
         match frame.read()? {
             Told::Answer { number, outcome } => {
-                Ok(Some((number, outcome.map_err(HostError::from))))
+                Ok(Some((number, (*outcome).map_err(HostError::from))))
             }
             Told::Ending => {
                 self.state = State::Ending;

@@ -32,12 +32,6 @@ impl LocalHost {
             applied.changes.extend(self.revert_dns().await?);
             return Ok(());
         };
-        // Names of this machine are sent to the session alone.
-        if let Some(OpenLink { plan, .. }) = &self.link {
-            let (_, resolver) = plan.addresses();
-            let checked = intent.check_server(resolver.into());
-            checked.map_err(HostError::Intent)?;
-        }
         if self.dns.is_none() {
             self.dns = Some(self.start_dns().await?);
         }
@@ -64,7 +58,10 @@ impl LocalHost {
             return Ok(());
         };
         if let Some(dns) = &mut self.dns
-            && dns.applied.is_some()
+            && dns
+                .applied
+                .as_ref()
+                .is_some_and(|(known, _)| *known == intent)
         {
             let differs = dns.resolved.difference().await;
             match differs.map_err(HostError::Dns)? {

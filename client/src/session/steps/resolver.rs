@@ -26,13 +26,7 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     parts.watch = Some(parts.os.watch(parts.clock.clone()));
-    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
-    let avoid = planned.wanted();
-    let spec = LinkSpec {
-        cidr: parts.config.tun_cidr,
-        avoid,
-        mtu: MTU,
-    };
+    let spec = link_spec(parts)?;
     let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
     let link = host.open(&spec).await.map_err(|error| {
         let failure = host_failure(error);
@@ -61,6 +55,16 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
         device: None,
     });
     Ok(words)
+}
+
+/// What kind of link the session wants.
+pub(in crate::session) fn link_spec<O: Os>(parts: &Parts<'_, O>) -> Result<LinkSpec, Failure> {
+    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
+    Ok(LinkSpec {
+        cidr: parts.config.tun_cidr,
+        avoid: planned.wanted(),
+        mtu: MTU,
+    })
 }
 
 pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

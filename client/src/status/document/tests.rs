@@ -70,6 +70,18 @@ fn routing() -> RoutingReport {
     }
 }
 
+fn repairs() -> RepairsReport {
+    RepairsReport {
+        count: 1,
+        last: vec![RepairReport {
+            what: "link kb0 made anew".to_owned(),
+            unix_seconds: 1_795_972_800,
+            ago_seconds: 90,
+        }],
+        troubles: texts(&["configuring the system's DNS: the system bus is gone"]),
+    }
+}
+
 fn session() -> StatusReport {
     StatusReport {
         session: "0a1b2c3d".to_owned(),
@@ -135,15 +147,7 @@ fn session() -> StatusReport {
         },
         routing: routing(),
         kubernetes: namespaces(),
-        repairs: RepairsReport {
-            count: 1,
-            last: vec![RepairReport {
-                what: "link kb0 made anew".to_owned(),
-                unix_seconds: 1_795_972_800,
-                ago_seconds: 90,
-            }],
-            troubles: texts(&["configuring the system's DNS: the system bus is gone"]),
-        },
+        repairs: repairs(),
         steps: vec![StepReport {
             step: "link".to_owned(),
             detail: "kb0 198.19.248.1/30".to_owned(),
@@ -152,25 +156,29 @@ fn session() -> StatusReport {
         context: Some("lab".to_owned()),
         log: Some("/run/kubebridge/sessions/0a1b2c3d/session.log".to_owned()),
         withheld: None,
-        flows: Some(FlowsStatus {
-            connections: vec![ConnectionStatus {
-                place: "traffic-manager-7d9c".to_owned(),
-                flows: 3,
-                round_trip_micros: 21_500,
-                sent: 1_000,
-                received: 2_000,
-            }],
-            open: 3,
-            opened: 120,
-            resumed: 4,
-            moved: 1,
-            replaced: 2,
-            dropped_datagrams: 5,
-            sent: 900,
-            received: 1_900,
-            failures: [("refused".to_owned(), 6)].into(),
-            ..FlowsStatus::default()
-        }),
+        flows: Some(flows()),
+    }
+}
+
+fn flows() -> FlowsStatus {
+    FlowsStatus {
+        connections: vec![ConnectionStatus {
+            place: "traffic-manager-7d9c".to_owned(),
+            flows: 3,
+            round_trip_micros: 21_500,
+            sent: 1_000,
+            received: 2_000,
+        }],
+        open: 3,
+        opened: 120,
+        resumed: 4,
+        moved: 1,
+        replaced: 2,
+        dropped_datagrams: 5,
+        sent: 900,
+        received: 1_900,
+        failures: [("refused".to_owned(), 6)].into(),
+        ..FlowsStatus::default()
     }
 }
 

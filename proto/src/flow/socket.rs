@@ -1,4 +1,4 @@
-//! A TCP connection as the local end of a flow.
+//! A socket of the kernel's TCP as the local end of a flow.
 //!
 //! Shared by reference so that a reset is noticed by its own wait, also while nothing is read or
 //! written because the laptop is slow.
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use kubebridge_proto::flow::Local;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::Local;
+
 /// A connection.
-pub struct Stream {
+pub struct Socket {
     stream: Arc<TcpStream>,
     /// Waits for an error of the socket, which is how the kernel tells of a reset.
-    reset: Option<BoxFuture<'static, ()>>,
+    reset: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Stream {
+impl Socket {
     /// Takes a connection.
     #[must_use]
     pub fn new(stream: TcpStream) -> Self {
@@ -35,13 +35,13 @@ impl Stream {
     }
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for Socket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Stream").field(&self.stream).finish()
+        formatter.debug_tuple("Socket").field(&self.stream).finish()
     }
 }
 
-impl Local for Stream {
+impl Local for Socket {
     fn abort(&mut self) {
         // Closing with this set sends RST. A socket that cannot do it is closed all the same.
         let _ = SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO));
@@ -61,7 +61,7 @@ impl Local for Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for Socket {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -111,7 +111,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl Stream {
+impl Socket {
     fn write(
         &self,
         context: &mut Context<'_>,
