@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod control;
 pub mod inquiry;
 pub mod local_dns;
+pub mod netstack;
 pub mod originals;
 pub mod probe;
 pub mod skew;

@@ -1,0 +1,239 @@
+//! The task that owns the device: packets in, flows polled, packets out.
+//!
+//! Each round takes up to a batch of packets, then polls the flows that have something to do, then
+//! writes; so a batch is confirmed once. Whom a packet belongs to is decided in `inbound`.
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Settings;
+use super::drops::{Drops, Reason};
+use super::flow::{Flow, Outcome, Wakes};
+use super::gate::Gate;
+use super::io::PacketIo;
+use super::opener::{BoxTcpFlow, Failure, Opener};
+use super::outbox::Outbox;
+use super::packet::FlowKey;
+use super::reachable::Reachable;
+use super::table::Table;
+
+/// How many packets are taken before flows are polled: one round's worth of work stays short.
+const BATCH: usize = 64;
+
+/// The longest packet there is.
+const LONGEST: usize = 65_535;
+
+/// Everything the task owns.
+pub(super) struct Driver<Io> {
+    pub(super) settings: Settings,
+    pub(super) io: Option<Io>,
+    pub(super) devices: mpsc::Receiver<Io>,
+    pub(super) opener: Arc<dyn Opener>,
+    pub(super) reachable: watch::Receiver<Arc<Reachable>>,
+    pub(super) drops: Arc<Drops>,
+    pub(super) wakes: Arc<Wakes>,
+    pub(super) gate: Gate,
+    pub(super) table: Table,
+    pub(super) outbox: Outbox,
+    pub(super) tasks: JoinSet<Done>,
+    /// Flows that found no room in the outbox.
+    pub(super) blocked: Vec<Arc<Flow>>,
+}
+
+/// What a task of a flow came to.
+pub(super) enum Done {
+    /// The far end was dialled.
+    Opened(FlowKey, Result<BoxTcpFlow, Failure>),
+    /// A flow was carried to its end.
+    Carried,
+}
+
+/// What the driver woke up for.
+enum Event<Io> {
+    Packet(usize),
+    DeviceFailed(std::io::Error),
+    Done(Result<Done, JoinError>),
+    Replaced(Io),
+    /// Flows to poll, or room to write.
+    Work,
+    Shutdown,
+}
+
+impl<Io: PacketIo> Driver<Io> {
+    /// Runs until shutdown, then resets what is open.
+    pub(super) async fn run(mut self, shutdown: CancellationToken) {
+        let mut buffer = vec![0; LONGEST];
+        loop {
+            self.poll_flows();
+            self.flush().await;
+            match self.wait(&mut buffer, &shutdown).await {
+                Event::Packet(length) => self.take_batch(&mut buffer, length).await,
+                Event::DeviceFailed(error) => {
+                    tracing::warn!(%error, "device lost");
+                    self.io = None;
+                }
+                Event::Done(done) => self.take_done(done),
+                Event::Replaced(io) => self.io = Some(io),
+                Event::Work => {}
+                Event::Shutdown => break,
+            }
+        }
+        self.end().await;
+    }
+
+    async fn wait(&mut self, buffer: &mut [u8], shutdown: &CancellationToken) -> Event<Io> {
+        let Self {
+            io,
+            devices,
+            outbox,
+            drops,
+            wakes,
+            tasks,
+            table,
+            ..
+        } = self;
+        let deadline = table.deadline();
+        tokio::select! {
+            () = shutdown.cancelled() => Event::Shutdown,
+            event = device_event(io.as_mut(), outbox, drops, buffer) => event,
+            () = wakes.notify.notified() => Event::Work,
+            Some(done) = tasks.join_next() => Event::Done(done),
+            () = at(deadline) => Event::Work,
+            Some(io) = devices.recv() => Event::Replaced(io),
+        }
+    }
+
+    async fn take_batch(&mut self, buffer: &mut [u8], first: usize) {
+        let mut length = first;
+        for _ in 0..BATCH {
+            self.take_packet(&buffer[..length]);
+            if self.outbox.is_full() {
+                return;
+            }
+            let Some(io) = &mut self.io else { return };
+            let next = poll_fn(|cx| Poll::Ready(io.poll_recv(cx, buffer))).await;
+            // An error is met again when waiting.
+            let Poll::Ready(Ok(next)) = next else { return };
+            length = next;
+        }
+    }
+
+    /// Polls the flows that were woken, whose time has come, or that had to wait for room.
+    fn poll_flows(&mut self) {
+        let now = Instant::now();
+        let mut flows = std::mem::take(&mut self.blocked);
+        flows.extend(self.wakes.take());
+        for flow in flows {
+            self.poll_flow(&flow, now);
+        }
+        while let Some(flow) = self.table.take_due(now) {
+            self.poll_flow(&flow, now);
+        }
+    }
+
+    fn poll_flow(&mut self, flow: &Arc<Flow>, now: Instant) {
+        match flow.poll(now, &mut self.outbox) {
+            Outcome::Until(deadline) => self.table.schedule(flow, deadline),
+            Outcome::Blocked => self.blocked.push(Arc::clone(flow)),
+            Outcome::Over => self.table.remove(flow),
+        }
+    }
+
+    /// Writes what the device takes now.
+    async fn flush(&mut self) {
+        let Self {
+            io, outbox, drops, ..
+        } = self;
+        let Some(io) = io else { return };
+        poll_fn(|cx| {
+            let _: Poll<()> = poll_write(io, outbox, drops, cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn take_done(&mut self, done: Result<Done, JoinError>) {
+        match done {
+            Ok(Done::Opened(key, outcome)) => self.opened(key, outcome),
+            Ok(Done::Carried) => {}
+            Err(error) => {
+                if error.is_panic() {
+                    tracing::error!(%error, "a flow's task panicked");
+                }
+            }
+        }
+    }
+
+    /// Resets all flows, so that no program waits for a tunnel that is gone.
+    async fn end(mut self) {
+        self.tasks.shutdown().await;
+        for flow in self.table.drain() {
+            flow.abort();
+        }
+        self.poll_flows();
+        self.flush().await;
+    }
+}
+
+/// Waits until the device has taken a packet, or has one for us while there is room for answers.
+async fn device_event<Io: PacketIo>(
+    io: Option<&mut Io>,
+    outbox: &mut Outbox,
+    drops: &Drops,
+    buffer: &mut [u8],
+) -> Event<Io> {
+    let Some(io) = io else {
+        return pending().await;
+    };
+    poll_fn(|cx| {
+        if !outbox.is_empty() {
+            let was_full = outbox.is_full();
+            let _: Poll<()> = poll_write(io, outbox, drops, cx);
+            if was_full && !outbox.is_full() {
+                return Poll::Ready(Event::Work);
+            }
+        }
+        if outbox.is_full() {
+            return Poll::Pending;
+        }
+        io.poll_recv(cx, buffer).map(|received| match received {
+            Ok(length) => Event::Packet(length),
+            Err(error) => Event::DeviceFailed(error),
+        })
+    })
+    .await
+}
+
+/// Writes until all is written or the device takes no more.
+fn poll_write<Io: PacketIo>(
+    io: &mut Io,
+    outbox: &mut Outbox,
+    drops: &Drops,
+    cx: &mut std::task::Context<'_>,
+) -> Poll<()> {
+    while let Some(packet) = outbox.first() {
+        match io.poll_send(cx, packet) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "packet not taken by the device");
+                drops.count(Reason::Device);
+            }
+        }
+        outbox.remove_first();
+    }
+    Poll::Ready(())
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
