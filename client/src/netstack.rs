@@ -23,9 +23,11 @@ use outbox::Outbox;
 use reachable::Reachable;
 use table::Table;
 
+mod cut;
 mod driver;
 mod drops;
 mod flow;
+mod fragments;
 mod gate;
 mod inbound;
 mod io;

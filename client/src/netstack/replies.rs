@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     Icmpv4DstUnreachable, Icmpv4Packet, Icmpv4Repr, Icmpv6DstUnreachable, Icmpv6Packet, Icmpv6Repr,
-    IpAddress, IpProtocol, IpRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpControl,
+    IpProtocol, IpRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpControl,
     TcpPacket, TcpRepr, TcpSeqNumber, UdpPacket, UdpRepr,
 };
 
@@ -152,8 +152,19 @@ pub(super) fn datagram(key: &FlowKey, payload: &[u8]) -> Vec<u8> {
     })
 }
 
+/// Builds the packet of a payload.
+pub(super) fn packet(from: IpAddr, to: IpAddr, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
+    let icmp = match from {
+        IpAddr::V4(_) => IpProtocol::Icmp,
+        IpAddr::V6(_) => IpProtocol::Icmpv6,
+    };
+    build(from, to, number(protocol, icmp), payload.len(), |buffer| {
+        buffer.copy_from_slice(payload);
+    })
+}
+
 /// Builds a packet from an IP header and what `write` puts behind it.
-pub(super) fn build(
+fn build(
     from: IpAddr,
     to: IpAddr,
     protocol: IpProtocol,
