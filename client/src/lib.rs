@@ -15,6 +15,7 @@ pub mod session;
 pub mod access;
 pub mod cluster;
 pub mod control;
+pub mod flows;
 pub mod inquiry;
 pub mod local_dns;
 pub mod netstack;

@@ -1,13 +1,15 @@
-//! The gRPC contract between the laptop and the traffic-manager, `kubebridge.v1`.
+//! The contract between the laptop and the traffic-manager: gRPC, `kubebridge.v1`, and flows.
 //!
 //! [`v1`] is generated from `kubebridge/v1/traffic.proto`, which is the documentation of every call.
-//! The other modules turn its messages into domain types once, at the edge, and back. Nothing here
-//! opens a connection or decides what to do with a message.
+//! The other modules turn its messages into domain types once, at the edge, and back. [`flow`] is
+//! the data plane beside it, with what both ends of a flow do alike. Nothing here opens a
+//! connection or decides who may have one.
 
 pub mod cidr;
 pub mod codec;
 pub mod error;
 pub mod explain;
+pub mod flow;
 pub mod names;
 pub mod routes;
 pub mod session;
