@@ -4,26 +4,33 @@
 //! answered only when its far end was dialled, with what the far end said. Which addresses lead
 //! into the link is `routes`' business, how flows cross the tunnel the opener's.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kubebridge_dns::server::{Answering, Handler, Limits};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::flows::Opener;
 use crate::task::Essential;
+use datagrams::Datagrams;
 use driver::Driver;
-pub use drops::{Drops, Reason};
+use drops::{Drops, Reason};
 use flow::Wakes;
+use fragments::Fragments;
 use gate::Gate;
 pub use io::PacketIo;
-use opener::Opener;
 use outbox::Outbox;
 use reachable::Reachable;
 use table::Table;
 
 mod cut;
+mod datagrams;
+mod dns;
 mod driver;
 mod drops;
 mod flow;
@@ -31,7 +38,7 @@ mod fragments;
 mod gate;
 mod inbound;
 mod io;
-pub mod opener;
+mod outbound;
 mod outbox;
 mod packet;
 pub mod reachable;
@@ -42,11 +49,16 @@ mod table;
 /// How long the end may take: resets are written at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How many datagrams of far ends wait for the driver: a burst; then they are dropped.
+const ARRIVALS: usize = 256;
+
 /// What the terminator works with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The link's MTU.
     pub mtu: usize,
+    /// The address of the session's resolver.
+    pub resolver: IpAddr,
     /// How many flows the laptop may have at once.
     pub flows: usize,
 }
@@ -57,32 +69,52 @@ pub struct Netstack<Io> {
     task: Essential,
     devices: mpsc::Sender<Io>,
     drops: Arc<Drops>,
+    open: Arc<AtomicUsize>,
+}
+
+/// What the terminator has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How many flows there are, those being opened too.
+    pub flows: usize,
+    /// How many packets were dropped for each reason there was, by its word.
+    pub drops: Vec<(&'static str, u64)>,
 }
 
 impl<Io: PacketIo> Netstack<Io> {
     /// Starts terminating the flows of a device.
     #[must_use]
-    pub fn start(
+    pub fn start<H: Handler>(
         io: Io,
         settings: Settings,
         opener: Arc<dyn Opener>,
         reachable: watch::Receiver<Arc<Reachable>>,
+        dns: Arc<H>,
     ) -> Self {
         let (devices, replaced) = mpsc::channel(1);
+        let (arrivals, arriving) = mpsc::channel(ARRIVALS);
         let drops = Arc::new(Drops::default());
+        let open = Arc::new(AtomicUsize::new(0));
         let driver = Driver {
             settings,
             io: Some(io),
             devices: replaced,
             opener,
+            dns: Arc::new(Answering::new(dns, Limits::default())),
             reachable,
             drops: Arc::clone(&drops),
+            open: Arc::clone(&open),
             wakes: Arc::new(Wakes::new()),
+            fragments: Fragments::default(),
             gate: Gate::default(),
             table: Table::default(),
+            datagrams: Datagrams::default(),
+            arriving,
+            arrivals,
             outbox: Outbox::default(),
             tasks: JoinSet::new(),
             blocked: Vec::new(),
+            last_id: rand::random(),
         };
         let shutdown = CancellationToken::new();
         let running = driver.run(shutdown.clone());
@@ -91,6 +123,7 @@ impl<Io: PacketIo> Netstack<Io> {
             task: Essential::new("netstack", shutdown, task),
             devices,
             drops,
+            open,
         }
     }
 
@@ -100,10 +133,17 @@ impl<Io: PacketIo> Netstack<Io> {
         let _ = self.devices.send(io).await;
     }
 
-    /// Returns the counters of dropped packets.
+    /// Says how it is.
     #[must_use]
-    pub fn drops(&self) -> &Arc<Drops> {
-        &self.drops
+    pub fn status(&self) -> Status {
+        let counted = Reason::ALL.map(|reason| (reason.word(), self.drops.of(reason)));
+        Status {
+            flows: self.open.load(Ordering::Relaxed),
+            drops: counted
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+        }
     }
 
     /// Waits until the terminator ends by itself, which it should not.

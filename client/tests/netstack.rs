@@ -12,3 +12,5 @@ mod far;
 mod laptop;
 #[path = "netstack/tcp.rs"]
 mod tcp;
+#[path = "netstack/udp.rs"]
+mod udp;

@@ -5,23 +5,27 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
+use kubebridge_dns::server::{Answering, Handler};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Settings;
+use super::datagrams::{Arrived, DatagramKey, Datagrams};
 use super::drops::{Drops, Reason};
 use super::flow::{Flow, Outcome, Wakes};
+use super::fragments::Fragments;
 use super::gate::Gate;
 use super::io::PacketIo;
-use super::opener::{BoxTcpFlow, Failure, Opener};
 use super::outbox::Outbox;
 use super::packet::FlowKey;
 use super::reachable::Reachable;
 use super::table::Table;
+use crate::flows::{BoxTcpFlow, Failure, Opener};
 
 /// How many packets are taken before flows are polled: one round's worth of work stays short.
 const BATCH: usize = 64;
@@ -30,20 +34,30 @@ const BATCH: usize = 64;
 const LONGEST: usize = 65_535;
 
 /// Everything the task owns.
-pub(super) struct Driver<Io> {
+pub(super) struct Driver<Io, H> {
     pub(super) settings: Settings,
     pub(super) io: Option<Io>,
     pub(super) devices: mpsc::Receiver<Io>,
     pub(super) opener: Arc<dyn Opener>,
+    pub(super) dns: Arc<Answering<H>>,
     pub(super) reachable: watch::Receiver<Arc<Reachable>>,
     pub(super) drops: Arc<Drops>,
+    /// How many flows there are, for `status`.
+    pub(super) open: Arc<AtomicUsize>,
     pub(super) wakes: Arc<Wakes>,
+    pub(super) fragments: Fragments,
     pub(super) gate: Gate,
     pub(super) table: Table,
+    pub(super) datagrams: Datagrams,
+    /// The datagrams of far ends, and who brings them.
+    pub(super) arriving: mpsc::Receiver<Arrived>,
+    pub(super) arrivals: mpsc::Sender<Arrived>,
     pub(super) outbox: Outbox,
     pub(super) tasks: JoinSet<Done>,
     /// Flows that found no room in the outbox.
     pub(super) blocked: Vec<Arc<Flow>>,
+    /// The number of the last datagram that was sent.
+    pub(super) last_id: u32,
 }
 
 /// What a task of a flow came to.
@@ -52,6 +66,10 @@ pub(super) enum Done {
     Opened(FlowKey, Result<BoxTcpFlow, Failure>),
     /// A flow was carried to its end.
     Carried,
+    /// The resolver answered a datagram, or has nothing to say.
+    Answered(FlowKey, Option<Vec<u8>>),
+    /// A flow of datagrams is over.
+    Silent(DatagramKey, u64, Option<Failure>),
 }
 
 /// What the driver woke up for.
@@ -59,19 +77,21 @@ enum Event<Io> {
     Packet(usize),
     DeviceFailed(std::io::Error),
     Done(Result<Done, JoinError>),
+    Arrived(Arrived),
     Replaced(Io),
     /// Flows to poll, or room to write.
     Work,
     Shutdown,
 }
 
-impl<Io: PacketIo> Driver<Io> {
+impl<Io: PacketIo, H: Handler> Driver<Io, H> {
     /// Runs until shutdown, then resets what is open.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         let mut buffer = vec![0; LONGEST];
         loop {
             self.poll_flows();
             self.flush().await;
+            self.open.store(self.flows(), Ordering::Relaxed);
             match self.wait(&mut buffer, &shutdown).await {
                 Event::Packet(length) => self.take_batch(&mut buffer, length).await,
                 Event::DeviceFailed(error) => {
@@ -79,6 +99,7 @@ impl<Io: PacketIo> Driver<Io> {
                     self.io = None;
                 }
                 Event::Done(done) => self.take_done(done),
+                Event::Arrived(arrived) => self.take_arrived(arrived),
                 Event::Replaced(io) => self.io = Some(io),
                 Event::Work => {}
                 Event::Shutdown => break,
@@ -96,17 +117,27 @@ impl<Io: PacketIo> Driver<Io> {
             wakes,
             tasks,
             table,
+            fragments,
+            arriving,
             ..
         } = self;
-        let deadline = table.deadline();
+        let deadline = [table.deadline(), fragments.deadline()];
+        let deadline = deadline.into_iter().flatten().min();
+        let has_room = !outbox.is_full();
         tokio::select! {
             () = shutdown.cancelled() => Event::Shutdown,
             event = device_event(io.as_mut(), outbox, drops, buffer) => event,
             () = wakes.notify.notified() => Event::Work,
             Some(done) = tasks.join_next() => Event::Done(done),
+            Some(arrived) = arriving.recv(), if has_room => Event::Arrived(arrived),
             () = at(deadline) => Event::Work,
             Some(io) = devices.recv() => Event::Replaced(io),
         }
+    }
+
+    /// How many flows there are, those being opened too.
+    pub(super) fn flows(&self) -> usize {
+        self.table.len() + self.gate.len() + self.datagrams.len()
     }
 
     async fn take_batch(&mut self, buffer: &mut [u8], first: usize) {
@@ -135,6 +166,10 @@ impl<Io: PacketIo> Driver<Io> {
         while let Some(flow) = self.table.take_due(now) {
             self.poll_flow(&flow, now);
         }
+        let expired = self.fragments.expire(now);
+        if expired > 0 {
+            self.drops.add(Reason::FragmentTimeout, expired);
+        }
     }
 
     fn poll_flow(&mut self, flow: &Arc<Flow>, now: Instant) {
@@ -158,15 +193,13 @@ impl<Io: PacketIo> Driver<Io> {
         .await;
     }
 
-    fn take_done(&mut self, done: Result<Done, JoinError>) {
-        match done {
-            Ok(Done::Opened(key, outcome)) => self.opened(key, outcome),
-            Ok(Done::Carried) => {}
-            Err(error) => {
-                if error.is_panic() {
-                    tracing::error!(%error, "a flow's task panicked");
-                }
-            }
+    fn take_arrived(&mut self, first: Arrived) {
+        self.arrived(first);
+        for _ in 1..BATCH {
+            let Ok(next) = self.arriving.try_recv() else {
+                return;
+            };
+            self.arrived(next);
         }
     }
 

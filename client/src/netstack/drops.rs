@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A reason to drop a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub(super) enum Reason {
     /// Its headers make no sense.
     Malformed,
     /// It is for a group or for everybody.
@@ -35,7 +35,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Malformed,
         Self::NotUnicast,
         Self::Protocol,
@@ -52,8 +52,7 @@ impl Reason {
     ];
 
     /// Names the reason in `status`.
-    #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
             Self::NotUnicast => "not-unicast",
@@ -74,7 +73,7 @@ impl Reason {
 
 /// Counts dropped packets.
 #[derive(Debug, Default)]
-pub struct Drops([AtomicU64; Reason::ALL.len()]);
+pub(super) struct Drops([AtomicU64; Reason::ALL.len()]);
 
 impl Drops {
     /// Counts one packet.
@@ -89,8 +88,7 @@ impl Drops {
     }
 
     /// Returns how many packets were dropped for a reason.
-    #[must_use]
-    pub fn of(&self, reason: Reason) -> u64 {
+    pub(super) fn of(&self, reason: Reason) -> u64 {
         self.0[reason as usize].load(Ordering::Relaxed)
     }
 }

@@ -82,10 +82,6 @@ impl Wakes {
         std::mem::take(&mut *self.queue.lock())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.lock().is_empty()
-    }
-
     /// The stack's time.
     fn time(&self, now: Instant) -> StackInstant {
         let micros = now.saturating_duration_since(self.start).as_micros();

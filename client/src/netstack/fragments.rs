@@ -129,7 +129,11 @@ impl Partial {
         if self.ranges.contains(&(start, end)) {
             return Ok(false);
         }
-        if self.ranges.iter().any(|range| start < range.1 && range.0 < end) {
+        if self
+            .ranges
+            .iter()
+            .any(|range| start < range.1 && range.0 < end)
+        {
             return Err(Reason::Fragment);
         }
         if !fragment.more {

@@ -28,6 +28,11 @@ impl Outbox {
         self.queue.len() >= CAPACITY
     }
 
+    /// How many packets there is room for.
+    pub(super) fn room(&self) -> usize {
+        CAPACITY.saturating_sub(self.queue.len())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -8,15 +8,18 @@ use std::net::IpAddr;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     Icmpv4DstUnreachable, Icmpv4Packet, Icmpv4Repr, Icmpv6DstUnreachable, Icmpv6Packet, Icmpv6Repr,
-    IpProtocol, IpRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpControl,
-    TcpPacket, TcpRepr, TcpSeqNumber, UdpPacket, UdpRepr,
+    IpProtocol, IpRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpControl, TcpPacket, TcpRepr,
+    TcpSeqNumber, UdpPacket, UdpRepr,
 };
 
-use super::opener::Failure;
 use super::packet::{FlowKey, Packet, Protocol};
 
 /// The hops a packet of ours may take; it takes one.
 const HOPS: u8 = 64;
+
+/// The types of echo requests and replies.
+const ECHO_V4: (u8, u8) = (8, 0);
+const ECHO_V6: (u8, u8) = (128, 129);
 
 /// The longest ICMP error, so that it passes everywhere (RFC 1812 §4.3.2.3, RFC 4443 §3.1).
 const ERROR_V4: usize = 576;
@@ -35,18 +38,6 @@ pub(super) enum Unreachable {
     Protocol,
     /// It is not allowed.
     Prohibited,
-}
-
-impl Unreachable {
-    /// What the laptop is told of a failure; `None` is silence, or for TCP a reset.
-    pub(super) fn of(failure: Failure) -> Option<Self> {
-        match failure {
-            Failure::HostUnreachable => Some(Self::Host),
-            Failure::NetworkUnreachable | Failure::Internal => Some(Self::Network),
-            Failure::Denied => Some(Self::Prohibited),
-            Failure::Refused | Failure::Timeout | Failure::Limit => None,
-        }
-    }
 }
 
 /// Answers a TCP segment with a reset; `None` for one that must not be answered.
@@ -150,6 +141,64 @@ pub(super) fn datagram(key: &FlowKey, payload: &[u8]) -> Vec<u8> {
             &checksums(),
         );
     })
+}
+
+/// Makes an echo request its reply, as the answer of the host it was sent to.
+pub(super) fn echoed(packet: &Packet<'_>) -> Option<Vec<u8>> {
+    echo(packet.destination, packet.source, None, packet.payload)
+}
+
+/// Whether an ICMP message asks for an echo, and by which identifier.
+pub(super) fn echo_request(packet: &Packet<'_>) -> Option<u16> {
+    let asks = match packet.destination {
+        IpAddr::V4(_) => ECHO_V4.0,
+        IpAddr::V6(_) => ECHO_V6.0,
+    };
+    match packet.payload {
+        [kind, 0, _, _, high, low, _, _, ..] if *kind == asks => {
+            Some(u16::from_be_bytes([*high, *low]))
+        }
+        _ => None,
+    }
+}
+
+/// Builds the head of an echo request to `to`.
+pub(super) fn request_head(to: IpAddr, identifier: u16) -> [u8; 8] {
+    let kind = match to {
+        IpAddr::V4(_) => ECHO_V4.0,
+        IpAddr::V6(_) => ECHO_V6.0,
+    };
+    let [high, low] = identifier.to_be_bytes();
+    [kind, 0, 0, 0, high, low, 0, 0]
+}
+
+/// Builds an echo reply from a message, as sent by `from`; with another identifier if given.
+pub(super) fn echo(
+    from: IpAddr,
+    to: IpAddr,
+    identifier: Option<u16>,
+    message: &[u8],
+) -> Option<Vec<u8>> {
+    let kind = match from {
+        IpAddr::V4(_) => ECHO_V4.1,
+        IpAddr::V6(_) => ECHO_V6.1,
+    };
+    let mut message = message.to_vec();
+    let head = message.first_chunk_mut::<8>()?;
+    (head[0], head[1]) = (kind, 0);
+    if let Some(identifier) = identifier {
+        [head[4], head[5]] = identifier.to_be_bytes();
+    }
+    match (from, to) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => {
+            Icmpv4Packet::new_unchecked(&mut message[..]).fill_checksum();
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            Icmpv6Packet::new_unchecked(&mut message[..]).fill_checksum(&from, &to);
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return None,
+    }
+    Some(packet(from, to, Protocol::Icmp, &message))
 }
 
 /// Builds the packet of a payload.

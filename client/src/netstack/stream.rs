@@ -11,7 +11,7 @@ use smoltcp::socket::tcp::{RecvError, State};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::flow::{Change, Flow};
-use super::opener::Local;
+use crate::flows::Local;
 
 /// The laptop's end of a TCP flow. Dropped before both sides have finished, it resets the flow.
 #[derive(Debug)]
@@ -107,6 +107,19 @@ impl AsyncWrite for FlowStream {
 impl Local for FlowStream {
     fn abort(&mut self) {
         self.flow.abort();
+    }
+
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.flow.with_socket(|socket| {
+            let outcome = match socket.state() {
+                State::Closed | State::Listen => Poll::Ready(()),
+                _ => {
+                    socket.register_recv_waker(cx.waker());
+                    Poll::Pending
+                }
+            };
+            (outcome, Change::None)
+        })
     }
 }
 

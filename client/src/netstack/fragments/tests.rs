@@ -31,7 +31,10 @@ async fn f6_fragments_in_any_order_and_twice_make_one_packet() {
     let mut fragments = Fragments::default();
 
     for (offset, more) in [(16, false), (0, true), (0, true)] {
-        assert_eq!(add(&mut fragments, packet(&[1; 8], 1), offset, more), Ok(false));
+        assert_eq!(
+            add(&mut fragments, packet(&[1; 8], 1), offset, more),
+            Ok(false)
+        );
     }
     assert_eq!(add(&mut fragments, packet(&[1; 8], 1), 8, true), Ok(true));
     assert_eq!(fragments.deadline(), None);
@@ -81,5 +84,8 @@ async fn f6_incomplete_packets_are_bounded_in_number_and_time() {
     assert_eq!(fragments.expire(Instant::now()), 0);
     tokio::time::advance(LIFETIME).await;
     assert_eq!(fragments.expire(Instant::now()), PACKETS as u64);
-    assert_eq!(add(&mut fragments, packet(&[1; 8], 9999), 0, true), Ok(false));
+    assert_eq!(
+        add(&mut fragments, packet(&[1; 8], 9999), 0, true),
+        Ok(false)
+    );
 }
