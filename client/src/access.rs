@@ -12,18 +12,47 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kubebridge_proto::token::{MAX_TOKEN, NamespaceToken};
 
+use crate::failure::{Exit, Failure};
+
 /// Makes or finds the tokens of namespaces, fresh ones at each call.
 pub trait TokenSource: fmt::Debug + Send + Sync + 'static {
-    /// Returns a token for each of the namespaces it has one for; what is missing is the
-    /// manager's to refuse.
-    fn tokens<'a>(
-        &'a self,
-        namespaces: &'a [String],
-    ) -> BoxFuture<'a, anyhow::Result<Vec<NamespaceToken>>>;
+    /// Returns a token for each of the namespaces it has one for, and why it has none for others;
+    /// whether one is needed is the manager's to say.
+    fn tokens<'a>(&'a self, namespaces: &'a [String]) -> BoxFuture<'a, anyhow::Result<Tokens>>;
+}
 
-    /// Says why some namespace had no token at the last call, for when the manager wants one.
-    fn lacking(&self) -> Option<anyhow::Error> {
-        None
+/// What came of asking for tokens.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens {
+    /// The tokens.
+    pub made: Vec<NamespaceToken>,
+    /// The namespaces that have none.
+    pub lacking: Vec<Lacking>,
+}
+
+/// Why a namespace has no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Lacking {
+    /// The namespace.
+    pub namespace: String,
+    /// The reason.
+    pub why: String,
+    /// What helps.
+    pub help: Option<String>,
+    /// The exit code it leads to.
+    pub exit: Exit,
+    /// Whether it stays so until somebody changes something.
+    pub lasting: bool,
+}
+
+impl From<Lacking> for Failure {
+    fn from(lacking: Lacking) -> Self {
+        let failure = Self::message(lacking.exit, lacking.why);
+        match lacking.help {
+            Some(help) => failure.with_hint(help),
+            None => failure,
+        }
     }
 }
 
@@ -32,11 +61,8 @@ pub trait TokenSource: fmt::Debug + Send + Sync + 'static {
 pub struct NoTokens;
 
 impl TokenSource for NoTokens {
-    fn tokens<'a>(
-        &'a self,
-        _namespaces: &'a [String],
-    ) -> BoxFuture<'a, anyhow::Result<Vec<NamespaceToken>>> {
-        std::future::ready(Ok(Vec::new())).boxed()
+    fn tokens<'a>(&'a self, _namespaces: &'a [String]) -> BoxFuture<'a, anyhow::Result<Tokens>> {
+        std::future::ready(Ok(Tokens::default())).boxed()
     }
 }
 
@@ -45,16 +71,27 @@ impl TokenSource for NoTokens {
 pub struct TokenFiles(pub BTreeMap<String, PathBuf>);
 
 impl TokenSource for TokenFiles {
-    fn tokens<'a>(
-        &'a self,
-        namespaces: &'a [String],
-    ) -> BoxFuture<'a, anyhow::Result<Vec<NamespaceToken>>> {
+    fn tokens<'a>(&'a self, namespaces: &'a [String]) -> BoxFuture<'a, anyhow::Result<Tokens>> {
         async move {
-            let mut tokens = Vec::new();
+            let mut tokens = Tokens::default();
             for namespace in namespaces {
-                if let Some(path) = self.0.get(namespace) {
-                    tokens.push(read(namespace, path).await?);
-                }
+                let why = match self.0.get(namespace) {
+                    Some(path) if path.exists() => {
+                        tokens.made.push(read(namespace, path).await?);
+                        continue;
+                    }
+                    Some(path) => format!("its file {} is not there", path.display()),
+                    None => "no --token names it".to_owned(),
+                };
+                tokens.lacking.push(Lacking {
+                    namespace: namespace.clone(),
+                    why: format!("there is no token for namespace {namespace}: {why}"),
+                    help: Some(format!(
+                        "connect with --token {namespace}=FILE: each namespace needs a token of its ServiceAccount kubebridge-access"
+                    )),
+                    exit: Exit::Privilege,
+                    lasting: true,
+                });
             }
             Ok(tokens)
         }
@@ -100,9 +137,17 @@ mod tests {
         for text in ["first\n", "second"] {
             std::fs::write(&path, text).unwrap();
             let tokens = source.tokens(&names(&["shop", "unknown"])).await.unwrap();
-            assert_eq!(tokens.len(), 1);
-            assert_eq!(tokens[0].namespace, "shop");
-            assert_eq!(tokens[0].token, text.trim());
+            assert_eq!(tokens.made.len(), 1);
+            assert_eq!(tokens.made[0].namespace, "shop");
+            assert_eq!(tokens.made[0].token, text.trim());
+            let [lacking] = &tokens.lacking[..] else {
+                panic!("{tokens:?}")
+            };
+            assert!(
+                lacking
+                    .why
+                    .ends_with("namespace unknown: no --token names it")
+            );
         }
     }
 
@@ -122,7 +167,7 @@ mod tests {
             assert!(!told.contains("secret"), "{told}");
         }
         let absent = files(&[("shop", folder.path().join("none"))]);
-        let error = absent.tokens(&names(&["shop"])).await.unwrap_err();
-        assert!(error.to_string().contains("token file"), "{error:#}");
+        let tokens = absent.tokens(&names(&["shop"])).await.unwrap();
+        assert!(tokens.lacking[0].why.ends_with("none is not there"));
     }
 }

@@ -106,6 +106,8 @@ pub enum Command {
     /// Ask the session about names
     #[command(subcommand)]
     Dns(DnsCommand),
+    /// Change the namespaces of the session, which goes on meanwhile
+    Namespace(NamespaceArgs),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
     /// Make an authority and certificates for a manager over a network
@@ -119,6 +121,40 @@ pub enum Command {
 pub enum HostsCommand {
     /// List the session's lines and the names left alone
     List,
+}
+
+/// What can be done about the session's namespaces.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct NamespaceArgs {
+    /// The change
+    #[command(subcommand)]
+    pub change: NamespaceCommand,
+    /// Which session, where several run
+    #[arg(long, value_name = "ID", env = "KUBEBRIDGE_SESSION", global = true)]
+    pub session: Option<String>,
+}
+
+/// How namespaces are changed.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum NamespaceCommand {
+    /// Make a namespace the session's own: short names are those of its services
+    Use {
+        /// Namespace
+        #[arg(value_name = "NAMESPACE")]
+        name: Namespace,
+    },
+    /// Add a namespace behind the others
+    Add {
+        /// Namespace
+        #[arg(value_name = "NAMESPACE")]
+        name: Namespace,
+    },
+    /// Take a namespace out of the session
+    Remove {
+        /// Namespace
+        #[arg(value_name = "NAMESPACE")]
+        name: Namespace,
+    },
 }
 
 /// What can be asked about names.

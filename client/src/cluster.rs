@@ -20,7 +20,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -206,8 +206,8 @@ impl Cluster {
         }
     }
 
-    /// Does one thing at the API server, a second time with new credentials when it does not
-    /// accept those we hold.
+    /// Does one thing at the API server, a second time by a kubeconfig read anew when one side does
+    /// not accept what the other proves itself by.
     async fn ask<T, F: Future<Output = Result<T, kube::Error>>>(
         &self,
         doing: &str,
@@ -232,10 +232,12 @@ impl Cluster {
                 Ok(Err(error)) => Problem::read(&place, doing, &error),
                 Err(_) => Problem::late(&place, doing, limit),
             };
-            if problem.kind != Kind::Unauthorized || is_second {
-                if problem.kind == Kind::Unauthorized {
-                    self.note_trouble(&problem);
-                }
+            // Credentials are renewed, and authorities replaced, where the kubeconfig points to.
+            let is_of_file = matches!(problem.kind, Kind::Unauthorized | Kind::Untrusted);
+            if is_of_file && is_second {
+                self.note_trouble(&problem);
+            }
+            if !is_of_file || is_second {
                 return Err(problem);
             }
             is_second = true;
@@ -268,7 +270,7 @@ impl Cluster {
     }
 
     /// Drops credentials that are not accepted, and reads the kubeconfig again: somebody may have
-    /// logged in since.
+    /// logged in since, or the cluster have another authority.
     async fn renew(&self, refused: &Held) {
         if let Some(issued) = &refused.issued {
             self.credentials.reject(issued);
@@ -401,6 +403,15 @@ fn known_end(target: &Target) -> Option<Timestamp> {
     }
     let path = text("client-certificate")?;
     expiry::of_certificate(&std::fs::read_to_string(path).ok()?)
+}
+
+/// Writes a time as RFC 3339 has it, in UTC and whole seconds.
+#[must_use]
+pub fn timestamp(time: SystemTime) -> String {
+    let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since_1970.map_or(0, |since| since.as_secs());
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    Timestamp::from_second(seconds).map_or_else(|_| String::new(), |time| time.to_string())
 }
 
 /// The command that renews the credentials, or shows that they are.

@@ -3,6 +3,7 @@
 //! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
 
 mod dns;
+mod namespace;
 
 use std::future::Future;
 
@@ -42,6 +43,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
+        Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,
         Command::Dns(asked) => dns::run(asked, &cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,
         Command::Version => {

@@ -9,6 +9,7 @@ pub mod calls;
 mod echo;
 pub mod exchange;
 mod keep;
+pub mod namespaces;
 mod renew;
 pub mod secure;
 mod watch_routes;
@@ -19,21 +20,23 @@ use std::time::Duration;
 
 use kubebridge_platform::Clock;
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
+use kubebridge_proto::token::Reason;
 use kubebridge_proto::v1::OpenSessionRequest;
 use kubebridge_proto::v1::traffic_manager_client::TrafficManagerClient;
-use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 use tonic::transport::Channel;
-use tonic::{Code, Status};
 use tracing::Instrument;
 
+use crate::access::{Lacking, Tokens};
 use crate::routes::RouteTable;
 use crate::session::Health;
 use crate::task::Essential;
 use calls::Calls;
 use exchange::Exchange;
+use namespaces::{Changes, Namespaces};
 use way::Reach;
 
 /// How long connecting and each call that has one reply may take: far above any working tunnel's
@@ -81,6 +84,9 @@ pub enum OpenError {
     /// There are no tokens to open it with.
     #[error("cannot get tokens")]
     Tokens(#[source] anyhow::Error),
+    /// A namespace has no token, and one is wanted.
+    #[error(transparent)]
+    Lacking(Lacking),
     /// The manager said no, or nothing.
     #[error(transparent)]
     Refused(#[from] Status),
@@ -99,42 +105,42 @@ pub async fn dial(reach: &Reach) -> anyhow::Result<Channel> {
     }
 }
 
-/// Opens a session, or renews the one the request names; opens a new one when that is forgotten.
+/// Opens a session, for all of the request's namespaces or none.
 ///
 /// # Errors
 ///
-/// There are no tokens, or what the manager answered, a timeout as [`Code::DeadlineExceeded`].
+/// There are no tokens, or what the manager answered, a timeout as [`tonic::Code::DeadlineExceeded`].
 pub async fn open_session(
     reach: &Reach,
     channel: Channel,
     request: &SessionRequest,
 ) -> Result<SessionInfo, OpenError> {
     let mut client = TrafficManagerClient::new(channel);
-    let request = with_tokens(reach, request.clone()).await?;
-    let outcome = match open_once(&mut client, request.clone()).await {
-        Err(status) if status.code() == Code::FailedPrecondition && request.id.is_some() => {
-            let fresh = SessionRequest {
-                id: None,
-                ..request
-            };
-            open_once(&mut client, fresh).await
-        }
-        outcome => outcome,
+    let Tokens { made, lacking } = tokens(reach, &request.namespaces).await?;
+    let request = SessionRequest {
+        tokens: made,
+        ..request.clone()
     };
-    Ok(outcome?)
+    let opened = open_once(&mut client, request).await;
+    opened.map_err(|status| match lacking.into_iter().next() {
+        // What stands in the way of a token says more than that it is not there.
+        Some(lacking) if Reason::of(&status) == Some(Reason::TokenMissing) => {
+            OpenError::Lacking(lacking)
+        }
+        Some(_) | None => OpenError::Refused(status),
+    })
 }
 
-/// Adds fresh tokens for the request's namespaces.
-async fn with_tokens(reach: &Reach, request: SessionRequest) -> Result<SessionRequest, OpenError> {
-    let finding = reach.tokens.tokens(&request.namespaces);
-    let tokens = match timeout(TOKENS_TIME, finding).await {
-        Ok(tokens) => tokens.map_err(OpenError::Tokens)?,
+/// Gets fresh tokens for namespaces.
+async fn tokens(reach: &Reach, namespaces: &[String]) -> Result<Tokens, OpenError> {
+    let finding = reach.tokens.tokens(namespaces);
+    match timeout(TOKENS_TIME, finding).await {
+        Ok(tokens) => tokens.map_err(OpenError::Tokens),
         Err(_) => {
             let error = anyhow::anyhow!("none within {TOKENS_TIME:?}");
-            return Err(OpenError::Tokens(error));
+            Err(OpenError::Tokens(error))
         }
-    };
-    Ok(SessionRequest { tokens, ..request })
+    }
 }
 
 async fn open_once(client: &mut Client, request: SessionRequest) -> Result<SessionInfo, Status> {
@@ -147,22 +153,34 @@ async fn open_once(client: &mut Client, request: SessionRequest) -> Result<Sessi
 }
 
 /// When a session was opened or renewed, and how long its tokens last from then on.
-#[derive(Clone, Copy, Debug)]
-struct Opened {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
     /// Before the manager was asked, by the clock that counts time asleep.
-    at: Instant,
-    expires_in: Option<Duration>,
+    pub at: Instant,
+    /// How long the tokens last; `None` without tokens.
+    pub expires_in: Option<Duration>,
+}
+
+impl Opened {
+    /// When the tokens expire, and when they are renewed.
+    #[must_use]
+    pub fn life(&self) -> Option<(Instant, Instant)> {
+        let lasts = self.expires_in?;
+        Some((self.at + lasts, self.at + renew::due(lasts)))
+    }
 }
 
 /// What the tasks around one channel share.
 #[derive(Debug)]
 struct Shared {
     reach: Reach,
+    /// What is asked for but for the namespaces.
     request: SessionRequest,
+    namespaces: watch::Sender<Namespaces>,
     clock: Clock,
     tunnel: watch::Sender<Tunnel>,
     session: watch::Sender<SessionInfo>,
-    opened: Mutex<Opened>,
+    opened: watch::Sender<Opened>,
     routes: watch::Sender<RouteTable>,
     /// The channel that is up.
     line: watch::Sender<Option<Client>>,
@@ -171,12 +189,18 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes down what a session is like that was asked for at an instant.
-    fn note_opened(&self, session: SessionInfo, at: Instant) {
-        *self.opened.lock() = Opened {
+    /// Takes down what a session is like, and what it holds, that was asked for at an instant.
+    fn note_opened(&self, session: SessionInfo, namespaces: Namespaces, at: Instant) {
+        self.opened.send_replace(Opened {
             at,
             expires_in: session.expires_in,
-        };
+        });
+        let is_other = *self.namespaces.borrow() != namespaces;
+        if is_other {
+            self.routes.send_modify(|table| table.cover(&namespaces));
+            self.namespaces.send_replace(namespaces);
+        }
+        // Last: who is told of it finds the rest as it is now.
         self.session.send_replace(session);
     }
 }
@@ -188,8 +212,11 @@ pub struct Control {
     tunnel: watch::Receiver<Tunnel>,
     session: watch::Receiver<SessionInfo>,
     routes: watch::Receiver<RouteTable>,
+    opened: watch::Receiver<Opened>,
+    namespaces: watch::Receiver<Namespaces>,
     exchange: Exchange,
     calls: Calls,
+    changes: Changes,
     suspicion: Arc<Notify>,
 }
 
@@ -213,11 +240,15 @@ impl Control {
             expires_in: session.expires_in,
         };
         let (tunnel_sender, tunnel) = watch::channel(up);
+        let (opened_sender, opened) = watch::channel(opened);
         let (routes_sender, routes) = watch::channel(RouteTable::new(&request.namespaces));
+        let held = Namespaces::new(request.namespaces.clone());
+        let (namespaces_sender, namespaces) = watch::channel(held);
         let (session_sender, session) = watch::channel(session);
         let suspicion = Arc::new(Notify::new());
         let client = TrafficManagerClient::new(channel.clone());
         let (line_sender, line) = watch::channel(Some(client));
+        let (changes, asked) = namespaces::channel(line.clone());
         let calls = Calls {
             line,
             session: session.clone(),
@@ -225,8 +256,9 @@ impl Control {
         let (exchange, asks) = exchange::channel(tunnel.clone(), Arc::clone(&suspicion));
         let shared = Shared {
             reach,
-            opened: Mutex::new(opened),
+            opened: opened_sender,
             request,
+            namespaces: namespaces_sender,
             clock,
             tunnel: tunnel_sender,
             session: session_sender,
@@ -235,7 +267,7 @@ impl Control {
             suspicion: Arc::clone(&suspicion),
         };
         let shutdown = CancellationToken::new();
-        let keeping = keep::keep(shared, channel, asks);
+        let keeping = keep::keep(shared, channel, keep::Queues { asks, asked });
         let ended = shutdown.clone();
         let task = async move {
             tokio::select! {
@@ -249,8 +281,11 @@ impl Control {
             tunnel,
             session,
             routes,
+            opened,
+            namespaces,
             exchange,
             calls,
+            changes,
             suspicion,
         }
     }
@@ -276,6 +311,24 @@ impl Control {
     #[must_use]
     pub fn routes(&self) -> watch::Receiver<RouteTable> {
         self.routes.clone()
+    }
+
+    /// Follows which namespaces the session has.
+    #[must_use]
+    pub fn namespaces(&self) -> watch::Receiver<Namespaces> {
+        self.namespaces.clone()
+    }
+
+    /// Follows how long the session's tokens last.
+    #[must_use]
+    pub fn opened(&self) -> watch::Receiver<Opened> {
+        self.opened.clone()
+    }
+
+    /// Returns what changes the session's namespaces.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        self.changes.clone()
     }
 
     /// Returns what resolves names in the cluster.

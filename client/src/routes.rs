@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use kubebridge_proto::routes::{NamespaceState, RouteUpdate, ServiceKind, ServiceRoute};
 
+use crate::control::namespaces::{Lost, Namespaces};
+
 /// What is known about the Services of the session's namespaces.
 ///
 /// Namespaces stay what they were while the manager is away: a new snapshot replaces the old one
@@ -27,6 +29,8 @@ pub struct NamespaceRoutes {
     pages_revision: u64,
     /// A gap was found; changes mean nothing until the snapshot asked for is there.
     awaits_snapshot: bool,
+    /// Why the session has to do without it.
+    lost: Option<Lost>,
 }
 
 /// What a frame led to.
@@ -47,6 +51,23 @@ impl RouteTable {
         let empty = |name: &String| (name.clone(), NamespaceRoutes::default());
         Self {
             namespaces: namespaces.iter().map(empty).collect(),
+        }
+    }
+
+    /// Makes the table one of these namespaces: new ones are empty, others go, and of those that
+    /// are lost nothing stays.
+    pub fn cover(&mut self, namespaces: &Namespaces) {
+        let wanted = namespaces.wanted();
+        self.namespaces.retain(|name, _| wanted.contains(name));
+        for name in wanted {
+            let lost = namespaces.lost().get(name);
+            let routes = self.namespaces.entry(name.clone()).or_default();
+            if routes.lost.as_ref() != lost {
+                *routes = NamespaceRoutes {
+                    lost: lost.cloned(),
+                    ..NamespaceRoutes::default()
+                };
+            }
         }
     }
 
@@ -71,12 +92,12 @@ impl RouteTable {
             .flat_map(|routes| routes.services.values())
     }
 
-    /// Whether the Services of a namespace were ever complete.
+    /// Whether the Services of a namespace were ever complete; of one that is lost there are none.
     #[must_use]
     pub fn is_known(&self, namespace: &str) -> bool {
         self.namespaces
             .get(namespace)
-            .is_some_and(|routes| routes.revision != 0)
+            .is_some_and(|routes| routes.revision != 0 || routes.lost.is_some())
     }
 
     /// Whether the Services of a namespace are complete and followed.
@@ -103,8 +124,9 @@ impl RouteTable {
 
     /// Takes a frame in.
     pub fn merge(&mut self, update: RouteUpdate) -> Merged {
-        let Some(routes) = self.namespaces.get_mut(update.namespace()) else {
-            // Not asked for.
+        let wanted = self.namespaces.get_mut(update.namespace());
+        let Some(routes) = wanted.filter(|routes| routes.lost.is_none()) else {
+            // Not asked for, or not any longer.
             return Merged::Unchanged;
         };
         match update {
@@ -142,6 +164,12 @@ impl NamespaceRoutes {
         self.state.as_ref()
     }
 
+    /// Returns why the session has to do without the namespace.
+    #[must_use]
+    pub fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref()
+    }
+
     /// Returns the number of Services.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -156,6 +184,7 @@ impl NamespaceRoutes {
 
     fn is_settled(&self) -> bool {
         match self.state {
+            _ if self.lost.is_some() => true,
             None => false,
             Some(NamespaceState::Synced) => self.revision != 0,
             Some(

@@ -12,14 +12,16 @@ pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::namespaces::Change;
+use crate::failure::{Exit, Failure, chain};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
-    dns_upstreams_document, hosts_document, recover_document, routes_document, status_document,
-    version_document,
+    dns_upstreams_document, hosts_document, namespace_document, recover_document, routes_document,
+    status_document, version_document,
 };
-pub use text::{hosts_text, routes_text, status_text};
+pub use text::{hosts_text, namespaces_text, routes_text, status_text};
 
 /// What is asked over the control socket, one JSON object per line.
 ///
@@ -53,6 +55,11 @@ pub enum Request {
     DnsFlush {},
     /// How the upstreams of both ends are.
     DnsUpstreams {},
+    /// To change its namespaces.
+    Namespace {
+        /// How.
+        change: Change,
+    },
     /// To end.
     Disconnect {},
 }
@@ -75,12 +82,59 @@ pub enum Reply {
     DnsFlush(FlushReport),
     /// To [`Request::DnsUpstreams`].
     DnsUpstreams(UpstreamsReport),
+    /// To [`Request::Namespace`], when it is done.
+    Namespace(NamespacesReport),
+    /// To [`Request::Namespace`], when all is as it was.
+    NotChanged(NotChanged),
     /// To [`Request::Disconnect`], for each thing undone.
     Progress(String),
     /// To [`Request::Disconnect`], last: all is undone, or what could not be.
     Ended(Option<String>),
     /// To anything else.
     Refused(String),
+}
+
+/// The namespaces of a session after a change.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct NamespacesReport {
+    /// The session's id.
+    pub session: String,
+    /// The namespaces, the session's own first.
+    pub namespaces: Vec<String>,
+    /// What is known of them.
+    pub kubernetes: Vec<NamespaceReport>,
+    /// What on the machine did not follow.
+    pub trouble: Option<String>,
+}
+
+/// Why the namespaces of a session are as they were.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct NotChanged {
+    /// The reason.
+    pub why: String,
+    /// What helps.
+    pub help: Option<String>,
+    /// The exit code it leads to.
+    pub exit: Exit,
+}
+
+impl From<Failure> for NotChanged {
+    fn from(failure: Failure) -> Self {
+        Self {
+            why: chain(&failure.error),
+            help: failure.hint,
+            exit: failure.exit,
+        }
+    }
+}
+
+impl From<NotChanged> for Failure {
+    fn from(refusal: NotChanged) -> Self {
+        Self {
+            hint: refusal.help,
+            ..Self::message(refusal.exit, refusal.why)
+        }
+    }
 }
 
 /// How a session stands.
@@ -115,6 +169,9 @@ pub struct StatusReport {
     pub health: HealthReport,
     /// The way to the manager.
     pub tunnel: Option<TunnelReport>,
+    /// How long the session's tokens last; `None` where it has none.
+    #[serde(default)]
+    pub tokens: Option<TokensReport>,
     /// The kubeconfig's credentials; `None` where the way to the manager needs none.
     #[serde(default)]
     pub credentials: Option<CredentialsReport>,
@@ -132,6 +189,17 @@ pub struct StatusReport {
     pub repairs: RepairsReport,
     /// The steps done, with what they found and how long they took.
     pub steps: Vec<StepReport>,
+}
+
+/// How long the tokens last by which the session has its namespaces. The first that expires counts.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct TokensReport {
+    /// Until when, RFC 3339.
+    pub until: String,
+    /// Seconds until then; 0 when they have expired.
+    pub seconds_left: u64,
+    /// Seconds until they are renewed; 0 when that is due.
+    pub renewal_seconds: u64,
 }
 
 /// How the kubeconfig's credentials stand. Without them a session that is connected stays so, but
@@ -291,8 +359,11 @@ pub struct ConflictReport {
 pub struct NamespaceReport {
     /// The namespace.
     pub namespace: String,
-    /// `synced`, `waiting`, `forbidden: VERB RESOURCE`, `no source` or `unknown`.
+    /// `synced`, `waiting`, `forbidden: VERB RESOURCE`, `no source`, `no token: WHY` or `unknown`.
     pub state: String,
+    /// What helps where there is no token.
+    #[serde(default)]
+    pub help: Option<String>,
     /// The number of Services.
     pub services: usize,
 }

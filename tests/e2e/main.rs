@@ -20,6 +20,7 @@ mod manager;
 mod manager_replaced;
 mod modes;
 mod names;
+mod namespaces;
 mod outage;
 mod parts;
 mod reach;

@@ -202,7 +202,7 @@ fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) 
         .arg(format!("--cert-dir={}", file("certs")))
         .arg(format!("--kubelet-client-certificate={}", file("api-client.crt")))
         .arg(format!("--kubelet-client-key={}", file("api-client.key")))
-        .arg(format!("--kubelet-certificate-authority={}", file("ca.crt")))
+        .arg(format!("--kubelet-certificate-authority={}", file("node-ca.crt")))
         .args(["--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16"])
         // No controllers here that would make the tokens this plugin wants.
         .args(["--disable-admission-plugins=ServiceAccount", "--profiling=false"]);

@@ -51,7 +51,7 @@ impl Kubelet {
             .arg("--key")
             .arg(folder.join("kubelet.key"))
             .arg("--client-ca")
-            .arg(folder.join("ca.crt"))
+            .arg(folder.join("node-ca.crt"))
             .arg("--pods")
             .arg(&file);
         let daemon = Daemon::start("kubelet", &lab.logs(), command)?;

@@ -220,13 +220,24 @@ impl<'lab> Attempt<'lab> {
         environment: &[(&str, &str)],
         options: &[&str],
     ) -> Result<Self> {
+        Self::start_by_kubeconfig_in(lab, kubeconfig, &NAMESPACES, environment, options)
+    }
+
+    /// As [`start_by_kubeconfig`](Self::start_by_kubeconfig), for `namespaces`.
+    pub fn start_by_kubeconfig_in(
+        lab: &'lab Lab,
+        kubeconfig: &Path,
+        namespaces: &[&str],
+        environment: &[(&str, &str)],
+        options: &[&str],
+    ) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
             .env("RUST_LOG", LOG)
             .env("KUBECONFIG", kubeconfig)
             .envs(environment.iter().copied())
             .args(["connect", "--foreground"])
-            .args(NAMESPACES.iter().flat_map(|name| ["-n", name]))
+            .args(namespaces.iter().flat_map(|name| ["-n", name]))
             .args(options);
         let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
         Ok(Self { lab, daemon })

@@ -23,6 +23,7 @@ use crate::dns::{Followed, PlainDns, Settings};
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::guard::Guarded;
+use crate::host_network;
 use crate::kubernetes::index::{Changed, Index};
 use crate::listeners::{Addresses, Listeners};
 use crate::metrics::{Exposition, Metrics};
@@ -57,6 +58,7 @@ pub(crate) type Tasks = JoinSet<(&'static str, Result<()>)>;
 /// When a listener cannot be bound, or a file or the cluster's configuration cannot be used.
 pub async fn start(config: Config) -> Result<Running> {
     config.check()?;
+    host_network::refuse(&config)?;
     let listeners = Listeners::bind(&config).await?;
     let followed = Followed::open(config.resolution.clone())?;
     let settings = followed.current.clone();

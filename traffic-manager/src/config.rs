@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::access::key_file::KeyFile;
 use crate::failure::{Exit, Failure};
+use crate::host_network::Addresses;
 use crate::tls::TlsFiles;
 
 /// Everything `traffic-manager serve` needs to know.
@@ -35,6 +36,10 @@ pub struct Config {
     pub auth: Auth,
     /// The namespace of the pod, where it is known.
     pub pod_namespace: Option<String>,
+    /// The pod's addresses, where they are known.
+    pub pod_ips: Addresses,
+    /// The addresses of its node, where they are known.
+    pub host_ips: Addresses,
     /// Keys of tokens in place of the cluster's.
     pub token_keys: Option<KeyFile>,
     /// Mutual TLS for gRPC; without it gRPC is on loopback.
@@ -263,6 +268,8 @@ impl Default for Config {
             answer_services: AnswerServices::Index,
             auth: Auth::Token,
             pod_namespace: None,
+            pod_ips: Addresses::default(),
+            host_ips: Addresses::default(),
             token_keys: None,
             tls: None,
             audit: AuditLog::Off,

@@ -14,6 +14,7 @@ pub mod feed;
 pub mod file_watch;
 pub mod grpc;
 mod guard;
+pub mod host_network;
 pub mod kubernetes;
 pub mod limit;
 pub mod listeners;

@@ -30,7 +30,7 @@ const MOST_ZONES: usize = 32;
 const SERVICE: &str = "traffic-manager";
 
 /// Addresses the pod is told of through its environment, by the downward API.
-const FROM_ENVIRONMENT: [&str; 2] = ["POD_IPS", "POD_IP"];
+const FROM_ENVIRONMENT: [&str; 3] = ["KUBEBRIDGE_POD_IP", "POD_IPS", "POD_IP"];
 
 /// What is watched.
 #[derive(Debug)]

@@ -120,6 +120,37 @@ fn exit_codes_tell_usage_file_and_busy_port_apart() {
 }
 
 #[test]
+fn the_network_of_a_node_ends_with_64_before_anything_listens() {
+    let shared = |pod: &str| {
+        let mut command = program(&[
+            "serve",
+            "--dns-listen=127.0.0.1:0",
+            "--grpc-listen=127.0.0.1:0",
+            "--admin-listen=127.0.0.1:0",
+            "--resolv-conf=/nonexistent",
+        ]);
+        command.env("KUBEBRIDGE_POD_IP", pod);
+        let Output { status, stderr, .. } = command
+            .env("KUBEBRIDGE_HOST_IP", "198.51.100.10")
+            .output()
+            .unwrap();
+        (status.code(), String::from_utf8(stderr).unwrap())
+    };
+    let (code, stderr) = shared("198.51.100.10");
+    assert_eq!(code, Some(64), "{stderr}");
+    is_error(
+        &stderr,
+        "error: the pod runs with hostNetwork (its address 198.51.100.10 is the node's): \
+         every process of the node would reach gRPC",
+        "hint: remove `hostNetwork: true` from the pod's spec",
+    );
+    // An address of its own, and none yet, are as they should be: the next mistake is told.
+    for pod in ["10.244.0.7", ""] {
+        assert_eq!(shared(pod).0, Some(78), "{pod}");
+    }
+}
+
+#[test]
 fn a_ca_file_that_cannot_be_used_ends_with_78_and_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let empty = directory.path().join("ca.pem");

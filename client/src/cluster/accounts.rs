@@ -13,12 +13,11 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use kube::api::PostParams;
 use kubebridge_proto::token::NamespaceToken;
-use parking_lot::Mutex;
 
 use super::problem::{Kind, Problem};
 use super::rights;
 use super::{ACCOUNT, Cluster};
-use crate::access::TokenSource;
+use crate::access::{TokenSource, Tokens};
 
 /// Whom the tokens are for.
 const AUDIENCE: &str = "kubebridge";
@@ -33,18 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct AccountTokens {
     cluster: Arc<Cluster>,
-    /// Why namespaces are without a token since the last call.
-    lacking: Mutex<Option<Problem>>,
 }
 
 impl AccountTokens {
     /// Makes the source of a cluster's tokens.
     #[must_use]
     pub fn new(cluster: Arc<Cluster>) -> Self {
-        Self {
-            cluster,
-            lacking: Mutex::default(),
-        }
+        Self { cluster }
     }
 
     async fn token(&self, namespace: String) -> Result<NamespaceToken, Problem> {
@@ -99,33 +93,36 @@ impl AccountTokens {
 }
 
 impl TokenSource for AccountTokens {
-    fn tokens<'a>(
-        &'a self,
-        namespaces: &'a [String],
-    ) -> BoxFuture<'a, anyhow::Result<Vec<NamespaceToken>>> {
+    fn tokens<'a>(&'a self, namespaces: &'a [String]) -> BoxFuture<'a, anyhow::Result<Tokens>> {
         async move {
             let made: Vec<_> = futures::stream::iter(namespaces.to_vec())
-                .map(|namespace| self.token(namespace))
+                .map(|namespace| async {
+                    let made = self.token(namespace.clone()).await;
+                    made.map_err(|problem| (namespace, problem))
+                })
                 .buffered(AT_ONCE)
                 .collect()
                 .await;
-            let mut tokens = Vec::new();
-            let mut lacking = None;
+            let mut tokens = Tokens::default();
+            let mut first = None;
             for outcome in made {
                 match outcome {
-                    Ok(token) => tokens.push(token),
-                    Err(problem) => {
+                    Ok(token) => tokens.made.push(token),
+                    Err((namespace, problem)) => {
                         tracing::debug!(%problem, "no token");
-                        lacking.get_or_insert(problem);
+                        first.get_or_insert_with(|| problem.clone());
+                        tokens.lacking.push(problem.lacking(namespace));
                     }
                 }
             }
-            self.lacking.lock().clone_from(&lacking);
-            match lacking {
+            match first {
                 // Nobody could be asked: that is no matter of the namespaces.
                 Some(problem)
-                    if tokens.is_empty()
-                        && matches!(problem.kind, Kind::Unreachable | Kind::Unauthorized) =>
+                    if tokens.made.is_empty()
+                        && matches!(
+                            problem.kind,
+                            Kind::Unreachable | Kind::Untrusted | Kind::Unauthorized
+                        ) =>
                 {
                     Err(problem.into())
                 }
@@ -134,9 +131,5 @@ impl TokenSource for AccountTokens {
             }
         }
         .boxed()
-    }
-
-    fn lacking(&self) -> Option<anyhow::Error> {
-        self.lacking.lock().clone().map(Into::into)
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use kube::client::UpgradeConnectionError;
 
 use super::transport::ProxyRefusal;
+use crate::access::Lacking;
 use crate::failure::{Exit, Failure};
 
 /// What was being reached when something failed, for the words.
@@ -38,6 +39,8 @@ pub struct Problem {
 pub(super) enum Kind {
     /// The API server, or the manager behind it, is out of reach.
     Unreachable,
+    /// What answers does not prove to be the API server the kubeconfig knows.
+    Untrusted,
     /// The credentials are not accepted, or cannot be had.
     Unauthorized,
     /// The user may not do this.
@@ -89,10 +92,22 @@ impl Problem {
         }
     }
 
+    /// Says it of the token of a namespace: a right or an account that is not there is not there
+    /// a moment later either.
+    pub(super) fn lacking(self, namespace: String) -> Lacking {
+        Lacking {
+            namespace,
+            exit: self.exit(),
+            lasting: matches!(self.kind, Kind::Forbidden | Kind::Missing),
+            why: self.what,
+            help: self.hint,
+        }
+    }
+
     /// The exit code it leads to.
     fn exit(&self) -> Exit {
         match self.kind {
-            Kind::Unreachable | Kind::Missing => Exit::Unreachable,
+            Kind::Unreachable | Kind::Untrusted | Kind::Missing => Exit::Unreachable,
             Kind::Unauthorized | Kind::Forbidden => Exit::Privilege,
             Kind::File => Exit::File,
         }
@@ -215,7 +230,11 @@ fn transport(place: &Place, doing: &str, error: &kube::Error) -> Problem {
     }
     match find::<rustls::Error>(error) {
         Some(rustls::Error::InvalidCertificate(_)) => {
-            return about(why).with_hint(
+            return Problem {
+                kind: Kind::Untrusted,
+                ..about(why)
+            }
+            .with_hint(
                 "certificate-authority and tls-server-name of the kubeconfig's cluster say whom to trust",
             );
         }

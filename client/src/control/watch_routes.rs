@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use super::Client;
+use super::{Client, Shared};
 use crate::routes::{Merged, RouteTable};
 
 /// Requests on one stream that the network has not taken yet: the first, and one per gap.
@@ -19,13 +19,9 @@ const REQUESTS: usize = 4;
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 /// Keeps the table up to date until the channel or the session breaks, and returns why it did.
-pub(super) async fn watch_routes(
-    client: Client,
-    session: &str,
-    routes: &watch::Sender<RouteTable>,
-) -> anyhow::Error {
+pub(super) async fn watch_routes(client: Client, session: &str, shared: &Shared) -> anyhow::Error {
     loop {
-        match watch_once(client.clone(), session, routes).await {
+        match watch_once(client.clone(), session, shared).await {
             Ok(never) => match never {},
             Err(Broken::Channel(error)) => return error,
             Err(Broken::Stream(reason)) => {
@@ -73,8 +69,10 @@ fn is_refusal(status: &Status) -> bool {
 async fn watch_once(
     mut client: Client,
     session: &str,
-    routes: &watch::Sender<RouteTable>,
+    shared: &Shared,
 ) -> Result<Infallible, Broken> {
+    let routes = &shared.routes;
+    let mut namespaces = shared.namespaces.subscribe();
     routes.send_if_modified(|table| {
         table.forget_partial();
         false
@@ -91,7 +89,26 @@ async fn watch_once(
         .watch_namespace_routes(ReceiverStream::new(outgoing))
         .await?;
     let mut frames = response.into_inner();
-    while let Some(frame) = frames.message().await? {
+    let ask_again = |restart: Option<&str>| {
+        let again = WatchNamespaceRoutesRequest {
+            session_id: String::new(),
+            namespaces: subscriptions(&routes.borrow(), restart),
+        };
+        let sent = requests.try_send(again);
+        sent.map_err(|_| ended("the network takes no requests for routes"))
+    };
+    loop {
+        let frame = tokio::select! {
+            frame = frames.message() => match frame? {
+                Some(frame) => frame,
+                None => return Err(ended("the manager ended the route stream")),
+            },
+            // The sender is the one we hold.
+            _ = namespaces.changed() => {
+                ask_again(None)?;
+                continue;
+            }
+        };
         let update = match RouteUpdate::try_from(frame) {
             Ok(update) => update,
             Err(error) if error.is_from_newer_peer() => continue,
@@ -100,16 +117,9 @@ async fn watch_once(
         let namespace = update.namespace().to_owned();
         if merge(routes, update) == Merged::Gap {
             tracing::debug!(%namespace, "gap in routes");
-            let again = WatchNamespaceRoutesRequest {
-                session_id: String::new(),
-                namespaces: subscriptions(&routes.borrow(), Some(&namespace)),
-            };
-            if requests.try_send(again).is_err() {
-                return Err(ended("the network takes no requests for routes"));
-            }
+            ask_again(Some(&namespace))?;
         }
     }
-    Err(ended("the manager ended the route stream"))
 }
 
 fn merge(routes: &watch::Sender<RouteTable>, update: RouteUpdate) -> Merged {
@@ -124,6 +134,7 @@ fn merge(routes: &watch::Sender<RouteTable>, update: RouteUpdate) -> Merged {
 fn subscriptions(table: &RouteTable, restart: Option<&str>) -> Vec<NamespaceSubscription> {
     table
         .namespaces()
+        .filter(|(_, routes)| routes.lost().is_none())
         .map(|(namespace, routes)| NamespaceSubscription {
             namespace: namespace.to_owned(),
             revision: if restart == Some(namespace) {

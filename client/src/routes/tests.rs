@@ -1,6 +1,8 @@
 //! What frames of the route stream make of the table.
 
 use super::*;
+use crate::access::{Lacking, Tokens};
+use crate::failure::Exit;
 use crate::test_util::cluster_ip;
 
 fn page(revision: u64, names: &[&str], last: bool) -> RouteUpdate {
@@ -141,4 +143,40 @@ fn a_gap_is_reported_once_until_its_snapshot_is_there() {
 
     table.forget_partial();
     assert_eq!(table.merge(delta(12, 13, &[], &[])), Merged::Gap);
+}
+
+#[test]
+fn a_table_covers_other_namespaces_and_keeps_nothing_of_a_lost_one() {
+    let names = |of: &[&str]| of.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let mut table = table();
+    table.merge(page(7, &["authors"], true));
+    let both = names(&["shop", "default"]);
+    table.cover(&Namespaces::new(both.clone()));
+    assert_eq!(self::names(&table), ["authors"]);
+    assert!(!table.is_known("shop"));
+
+    let lacking = Lacking {
+        namespace: "default".to_owned(),
+        why: "no right".to_owned(),
+        help: None,
+        exit: Exit::Privilege,
+        lasting: true,
+    };
+    let tokens = Tokens {
+        made: Vec::new(),
+        lacking: vec![lacking],
+    };
+    let lost = Namespaces::with(both.clone(), &tokens).unwrap();
+    table.cover(&lost);
+    // What was on its way is of no use any more.
+    table.merge(page(8, &["authors"], true));
+    assert!(self::names(&table).is_empty());
+    assert!(table.is_known("default") && !table.is_synced("default"));
+
+    table.cover(&Namespaces::new(both));
+    assert!(!table.is_known("default"));
+    table.merge(page(8, &["authors"], true));
+    assert_eq!(self::names(&table), ["authors"]);
+    table.cover(&Namespaces::new(names(&["shop"])));
+    assert!(self::names(&table).is_empty());
 }

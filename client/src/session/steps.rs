@@ -107,7 +107,7 @@ fn choice_words(choice: DnsChoice) -> &'static str {
 }
 
 /// A step ran before the one that makes what it needs: the state machine does not do that.
-fn missing(part: &'static str) -> Failure {
+pub(super) fn missing(part: &'static str) -> Failure {
     Failure::message(Exit::Other, format!("the {part} is not there yet"))
 }
 

@@ -6,11 +6,15 @@ use kubebridge_platform::host::{Host, HostError, HostsConflict};
 use kubebridge_platform::intent::{HostsLine, Intent};
 use tokio::time::Instant;
 
+use super::hosts::HostsKeeper;
 use super::os::{Os, host_failure};
 use super::parts::{Parts, SECOND_LOOK};
-use crate::apply::{DnsPlan, dns_plan, networks};
+use super::steps::missing;
+use crate::apply::{DnsPlan, HostsPolicy, dns_plan, networks};
+use crate::before::Lookback;
 use crate::failure::{Exit, Failure};
 use crate::status::HostsLineReport;
+use crate::status::board::Followed;
 use crate::zones::{ZoneNames, Zones};
 
 impl<O: Os> Parts<'_, O> {
@@ -97,28 +101,67 @@ impl<O: Os> Parts<'_, O> {
         }
     }
 
-    /// Takes over what the manager says of the cluster after a reconnect: it may be another one,
-    /// which knows other networks. The link stays, whatever they are.
+    /// Takes over what the manager says of the cluster after a reconnect, which may be another one
+    /// that knows other networks, and the namespaces that the session has now. The link stays.
     pub(super) async fn follow_cluster(&mut self) {
         let Some(cluster) = &mut self.cluster else {
             return;
         };
         let session = cluster.sessions.borrow_and_update().clone();
+        let namespaces = cluster.control.namespaces().borrow().wanted().to_vec();
         let is_same = networks(&session) == networks(&cluster.session);
+        let has_moved = namespaces != self.config.namespaces;
         cluster.session = session;
-        if is_same {
+        if is_same && !has_moved {
             return;
         }
-        tracing::info!("other cluster networks");
-        if let Err(failure) = self.apply_networks().await {
-            let trouble = format!("{:#}", failure.error);
-            tracing::warn!(error = %trouble, "cluster networks not taken over");
-            self.board.note(|facts| facts.dns.error = Some(trouble));
+        let is_other_own = namespaces.first() != self.config.namespaces.first();
+        tracing::info!(has_moved, "other cluster networks or namespaces");
+        self.config.namespaces.clone_from(&namespaces);
+        let mut outcome = self.apply_zones().await;
+        if is_other_own {
+            outcome = self.follow_own().await.and(outcome);
         }
+        let trouble = outcome.err().map(|failure| format!("{:#}", failure.error));
+        if let Some(trouble) = &trouble {
+            tracing::warn!(error = %trouble, "cluster networks or namespaces not taken over");
+            self.board
+                .note(|facts| facts.dns.error = Some(trouble.clone()));
+        }
+        self.board.set_followed(Followed {
+            namespaces,
+            trouble,
+        });
     }
 
-    /// Names of addresses are sent into the cluster before the system is told to ask us for them.
-    async fn apply_networks(&mut self) -> Result<(), Failure> {
+    /// Writes the hosts lines of another namespace than before.
+    async fn follow_own(&mut self) -> Result<(), Failure> {
+        if self.hosts.is_none() {
+            return Ok(());
+        }
+        self.hosts = Some(self.hosts_keeper().await?);
+        self.write_hosts().await.map(drop)
+    }
+
+    /// Makes what follows the routes for the hosts file, ready for a first write.
+    pub(super) async fn hosts_keeper(&self) -> Result<HostsKeeper, Failure> {
+        let cluster = self.cluster.as_ref().ok_or_else(|| missing("session"))?;
+        let found = self.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+        let policy = HostsPolicy {
+            form: self.config.hosts,
+            namespace: self.config.namespaces.first().cloned().unwrap_or_default(),
+            cluster_domain: cluster.session.cluster_domain.clone(),
+        };
+        let routes = cluster.control.routes();
+        let lookback =
+            Lookback::start(Arc::clone(&found.originals), policy.clone(), routes.clone());
+        let mut keeper = HostsKeeper::new(policy, routes, lookback);
+        keeper.first_look().await;
+        Ok(keeper)
+    }
+
+    /// Names are sent into the cluster before the system is told to ask us for them.
+    async fn apply_zones(&mut self) -> Result<(), Failure> {
         let Some(plan) = self.dns_plan() else {
             return Ok(());
         };

@@ -1,8 +1,6 @@
 //! Where a session writes down what `status` and `routes` tell.
 
 use std::collections::VecDeque;
-use std::error::Error;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,27 +9,37 @@ use kubebridge_proto::explain::Freshness;
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, ServiceRoute};
-
+use self::reports::{
+    credentials_report, namespaces, phase_words, repairs, service, tokens_report, trouble_words,
+    tunnel_report,
+};
 use super::{
-    CredentialsReport, DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespaceReport,
-    RepairReport, RepairsReport, RoutesReport, ServiceReport, StaleReport, StatusReport,
-    StepReport, TunnelReport, health,
+    DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
+    StaleReport, StatusReport, StepReport, health,
 };
 use crate::cluster::Authorisation;
-use crate::control::Tunnel;
+use crate::control::namespaces::{Change, Changes};
+use crate::control::{Opened, Tunnel};
+use crate::failure::{Exit, Failure};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
-use crate::routes::{NamespaceRoutes, RouteTable, kind_label};
-use crate::session::{Health, State, Step};
+use crate::routes::RouteTable;
+use crate::session::{State, Step};
 use crate::skew;
 use crate::stale::StaleAnswers;
 use crate::zones::{Destination, shadowed};
 
+mod reports;
+
 /// Repairs told one by one; older ones are only counted.
 const REPAIRS: usize = 20;
+/// How long the machine may take to follow other namespaces: its DNS may take 5 s to give in, and
+/// the hosts file waits for what names resolved to before.
+const FOLLOW: Duration = Duration::from_secs(15);
+/// How long the Services of a new namespace are waited for, as at the start of a session.
+const ROUTES: Duration = Duration::from_secs(2);
 
 /// How far a session is, for those who wait for its end.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +57,7 @@ pub struct Identity {
     pub session: String,
     /// The manager's address.
     pub manager: String,
-    /// The namespaces, the session's own first.
+    /// The namespaces it begins with, the session's own first.
     pub namespaces: Vec<String>,
 }
 
@@ -60,7 +68,17 @@ pub struct Board {
     clock: Clock,
     start: Instant,
     phase: watch::Sender<Phase>,
+    followed: watch::Sender<Followed>,
     facts: Mutex<Facts>,
+}
+
+/// What the machine was last brought in line with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The namespaces, the session's own first.
+    pub namespaces: Vec<String>,
+    /// What could not be brought in line.
+    pub trouble: Option<String>,
 }
 
 /// What becomes known step by step.
@@ -68,6 +86,10 @@ pub struct Board {
 pub struct Facts {
     /// What the manager says about itself and the session.
     pub session: Option<watch::Receiver<SessionInfo>>,
+    /// How long the session's tokens last.
+    pub opened: Option<watch::Receiver<Opened>>,
+    /// What changes the session's namespaces.
+    pub changes: Option<Changes>,
     /// The way to the manager.
     pub tunnel: Option<watch::Receiver<Tunnel>>,
     /// How the user's credentials stand, where a kubeconfig has some.
@@ -120,7 +142,12 @@ impl Board {
     /// Makes the board of a session that starts now.
     #[must_use]
     pub fn new(identity: Identity, clock: Clock) -> Self {
+        let followed = Followed {
+            namespaces: identity.namespaces.clone(),
+            trouble: None,
+        };
         Self {
+            followed: watch::Sender::new(followed),
             identity,
             start: clock.now(),
             clock,
@@ -132,6 +159,11 @@ impl Board {
     /// Says how far the session is.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.send_replace(phase);
+    }
+
+    /// Says what the machine was brought in line with.
+    pub fn set_followed(&self, followed: Followed) {
+        self.followed.send_replace(followed);
     }
 
     /// Follows how far the session is.
@@ -202,10 +234,11 @@ impl Board {
         let phase = self.phase.borrow().clone();
         let (state, doing) = phase_words(&phase);
         let mut dns = facts.dns.clone();
+        let followed = self.followed.borrow().clone();
         let mut kubernetes = Vec::new();
         if let Some(routes) = &facts.routes {
             let table = routes.borrow();
-            dns.shadowed = shadowed(&self.identity.namespaces, &table);
+            dns.shadowed = shadowed(&followed.namespaces, &table);
             kubernetes = namespaces(&table);
         }
         let stale = facts.stale.as_ref().map(|stale| StaleReport {
@@ -215,6 +248,10 @@ impl Board {
         });
         let credentials = facts.authorisation.as_ref();
         StatusReport {
+            tokens: facts
+                .opened
+                .as_ref()
+                .and_then(|opened| tokens_report(*opened.borrow(), now)),
             credentials: credentials.map(|credentials| credentials_report(&credentials.borrow())),
             session: self.identity.session.clone(),
             pid: std::process::id(),
@@ -226,7 +263,7 @@ impl Board {
             manager_version,
             client_version: skew::CLIENT.to_owned(),
             cluster_domain,
-            namespaces: self.identity.namespaces.clone(),
+            namespaces: followed.namespaces,
             health: health::health(tunnel.as_ref(), &kubernetes, &dns, &facts.hosts),
             tunnel,
             stale: stale.unwrap_or_default(),
@@ -308,6 +345,43 @@ impl Board {
         Ok(inquiry.upstreams(&self.identity.session).await)
     }
 
+    /// Changes the session's namespaces, and waits until the machine has followed.
+    ///
+    /// # Errors
+    ///
+    /// They are as they were; the failure says why.
+    pub async fn change(&self, change: Change) -> Result<NamespacesReport, Failure> {
+        let (changes, routes) = {
+            let facts = self.facts.lock();
+            (facts.changes.clone(), facts.routes.clone())
+        };
+        let (Some(changes), Some(mut routes)) = (changes, routes) else {
+            return Err(Failure::message(
+                Exit::Other,
+                "the session is not connected yet",
+            ));
+        };
+        let mut followed = self.followed.subscribe();
+        let wanted = changes.make(change).await?;
+        let is_there = |followed: &Followed| followed.namespaces == wanted;
+        let trouble = match timeout(FOLLOW, followed.wait_for(is_there)).await {
+            Ok(Ok(followed)) => followed.trouble.clone(),
+            Ok(Err(_)) | Err(_) => {
+                Some("DNS settings and hosts lines do not follow yet".to_owned())
+            }
+        };
+        // What is not there by then comes later, and is told as it is.
+        let settled = timeout(ROUTES, routes.wait_for(RouteTable::is_settled));
+        drop(settled.await);
+        let kubernetes = namespaces(&routes.borrow());
+        Ok(NamespacesReport {
+            session: self.identity.session.clone(),
+            namespaces: wanted,
+            kubernetes,
+            trouble,
+        })
+    }
+
     fn inquiry(&self) -> Result<Arc<Inquiry>, String> {
         let inquiry = self.facts.lock().inquiry.clone();
         inquiry.ok_or_else(|| "the session has no resolver yet".to_owned())
@@ -332,124 +406,5 @@ impl Board {
                 .collect();
         }
         report
-    }
-}
-
-fn phase_words(phase: &Phase) -> (&'static str, Option<&'static str>) {
-    match phase {
-        Phase::Running(State::Ready) => ("connecting", None),
-        Phase::Running(State::Connecting(step, _)) => ("connecting", Some(step.label())),
-        Phase::Running(State::Connected(Health::Good)) => ("connected", None),
-        Phase::Running(State::Connected(Health::Degraded)) => ("degraded", None),
-        Phase::Running(State::Undoing(undo, _)) => ("ending", Some(undo.label())),
-        Phase::Running(State::Ended(_)) | Phase::Over(_) => ("ending", None),
-    }
-}
-
-fn repairs(repairs: &Repairs, now: Instant) -> RepairsReport {
-    let last = repairs.last.iter().map(|repair| RepairReport {
-        what: repair.what.clone(),
-        unix_seconds: repair.unix_seconds,
-        ago_seconds: now.saturating_duration_since(repair.at).as_secs(),
-    });
-    RepairsReport {
-        count: repairs.count,
-        last: last.collect(),
-        troubles: repairs.troubles.clone(),
-    }
-}
-
-fn trouble_words(trouble: &HostError) -> String {
-    let mut words = trouble.to_string();
-    let mut cause: Option<&dyn Error> = trouble.source();
-    while let Some(error) = cause {
-        // Writing to a String cannot fail.
-        let _ = write!(words, ": {error}");
-        cause = error.source();
-    }
-    words
-}
-
-fn tunnel_report(tunnel: &Tunnel, now: Instant) -> TunnelReport {
-    let millis = |since: &Instant| {
-        let age = now.saturating_duration_since(*since);
-        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
-    };
-    match tunnel {
-        Tunnel::Up { seen, round_trip } => TunnelReport {
-            up: true,
-            echo_age_millis: Some(millis(seen)),
-            round_trip_micros: round_trip.and_then(|time| u64::try_from(time.as_micros()).ok()),
-            down_millis: None,
-            reason: None,
-        },
-        Tunnel::Down { since, reason } => TunnelReport {
-            up: false,
-            echo_age_millis: None,
-            round_trip_micros: None,
-            down_millis: Some(millis(since)),
-            reason: Some(reason.clone()),
-        },
-    }
-}
-
-fn credentials_report(authorisation: &Authorisation) -> CredentialsReport {
-    let Authorisation {
-        user,
-        until,
-        trouble,
-        renew,
-    } = authorisation.clone();
-    CredentialsReport {
-        user,
-        until,
-        trouble,
-        renew,
-    }
-}
-
-fn namespaces(table: &RouteTable) -> Vec<NamespaceReport> {
-    table
-        .namespaces()
-        .map(|(namespace, routes)| NamespaceReport {
-            namespace: namespace.to_owned(),
-            state: state_words(routes),
-            services: routes.len(),
-        })
-        .collect()
-}
-
-fn state_words(routes: &NamespaceRoutes) -> String {
-    match routes.state() {
-        None => "unknown".to_owned(),
-        Some(NamespaceState::Synced) => "synced".to_owned(),
-        Some(NamespaceState::Waiting) => "waiting".to_owned(),
-        Some(NamespaceState::Forbidden { verb, resource }) => {
-            format!("forbidden: {verb} {resource}")
-        }
-        Some(NamespaceState::NoSource) => "no source".to_owned(),
-    }
-}
-
-fn service(route: &ServiceRoute) -> ServiceReport {
-    ServiceReport {
-        namespace: route.namespace.clone(),
-        name: route.name.clone(),
-        kind: kind_label(route.kind).to_owned(),
-        cluster_ips: route.cluster_ips.iter().map(ToString::to_string).collect(),
-        ports: route.ports.iter().map(port).collect(),
-        external_name: route.external_name.clone(),
-    }
-}
-
-fn port(port: &ServicePort) -> String {
-    let protocol = match port.protocol {
-        PortProtocol::Tcp => "TCP",
-        PortProtocol::Udp => "UDP",
-        PortProtocol::Sctp => "SCTP",
-    };
-    match port.name.as_str() {
-        "" => format!("{}/{protocol}", port.port),
-        name => format!("{name}:{}/{protocol}", port.port),
     }
 }

@@ -10,7 +10,8 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::server::{SOCKET, sessions_folder};
-use super::{HostsListReport, Reply, Request, RoutesReport, StatusReport};
+use super::{HostsListReport, NamespacesReport, Reply, Request, RoutesReport, StatusReport};
+use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
@@ -19,6 +20,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How long an answer about a name may take: resolving has 4.5 s, the way to the manager is some
 /// more, and a manager that explains nothing is asked again.
 const NAME_TIME: Duration = Duration::from_secs(15);
+/// How long other namespaces may take: an exec plugin has 30 s for tokens, the machine 15 s to
+/// follow, the Services 2 s to come.
+const CHANGE_TIME: Duration = Duration::from_secs(60);
 /// How long a session that is ending may be silent: the resolver answers on for 6 s, and the
 /// system's DNS may take 5 s to give in.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -195,6 +199,19 @@ impl Session {
         }
     }
 
+    /// Changes the session's namespaces.
+    ///
+    /// # Errors
+    ///
+    /// They are as they were, or the session went away.
+    pub async fn change(mut self, change: Change) -> Result<NamespacesReport, Failure> {
+        match self.ask(Request::Namespace { change }, CHANGE_TIME).await? {
+            Reply::Namespace(report) => Ok(report),
+            Reply::NotChanged(refusal) => Err(refusal.into()),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
     /// Ends the session and waits until everything is undone and its process is gone.
     ///
     /// # Errors
@@ -214,6 +231,8 @@ impl Session {
                 | Reply::DnsQuery(_)
                 | Reply::DnsFlush(_)
                 | Reply::DnsUpstreams(_)
+                | Reply::Namespace(_)
+                | Reply::NotChanged(_)
                 | Reply::Refused(_)) => {
                     return Err(unexpected(&other));
                 }
@@ -268,6 +287,8 @@ fn unexpected(reply: &Reply) -> anyhow::Error {
         | Reply::DnsQuery(_)
         | Reply::DnsFlush(_)
         | Reply::DnsUpstreams(_)
+        | Reply::Namespace(_)
+        | Reply::NotChanged(_)
         | Reply::Progress(_)
         | Reply::Ended(_) => {
             anyhow::anyhow!("the session said something that was not asked")

@@ -6,7 +6,7 @@
 use kubebridge_platform::{Leftover, Recovered};
 use serde::Serialize;
 
-use super::{HostsListReport, RoutesReport, StatusReport};
+use super::{HostsListReport, NamespacesReport, RoutesReport, StatusReport};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::skew::CLIENT;
 
@@ -74,6 +74,12 @@ pub fn routes_document(sessions: &[RoutesReport], leftovers: &Leftovers) -> Stri
 #[must_use]
 pub fn hosts_document(sessions: &[HostsListReport], leftovers: &Leftovers) -> String {
     sessions_document("kubebridge.hosts/v1", sessions, leftovers)
+}
+
+/// Makes the object `namespace …` prints.
+#[must_use]
+pub fn namespace_document(sessions: &[NamespacesReport]) -> String {
+    sessions_document("kubebridge.namespace/v1", sessions, &Leftovers::default())
 }
 
 /// Makes the object `dns trace` prints.

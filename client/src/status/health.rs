@@ -5,7 +5,7 @@
 use super::{DnsReport, HealthReport, HostsReport, NamespaceReport, TunnelReport};
 
 /// The states of namespaces from worst to best, by the first word of [`NamespaceReport::state`].
-const KUBERNETES: [&str; 4] = ["forbidden", "no source", "waiting", "synced"];
+const KUBERNETES: [&str; 5] = ["no token", "forbidden", "no source", "waiting", "synced"];
 
 /// Sums a report up.
 #[must_use]
@@ -65,6 +65,7 @@ mod tests {
         let report = |state: &&str| NamespaceReport {
             namespace: "default".to_owned(),
             state: (*state).to_owned(),
+            help: None,
             services: 1,
         };
         states.iter().map(report).collect()
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn tunnel_kubernetes_and_routes_are_told_apart() {
         let forbidden = "forbidden: list services";
-        let table: [(Option<bool>, &[&str], [&str; 3]); 7] = [
+        let table: [(Option<bool>, &[&str], [&str; 3]); 8] = [
             (None, &[], ["unknown", "unknown", "unknown"]),
             (
                 Some(true),
@@ -101,6 +102,11 @@ mod tests {
                 ["up", "waiting", "stale"],
             ),
             (Some(true), &["no source"], ["up", "no source", "stale"]),
+            (
+                Some(true),
+                &["synced", "no token: no right", forbidden],
+                ["up", "no token", "stale"],
+            ),
             (
                 Some(true),
                 &["synced", "unknown"],

@@ -1,7 +1,8 @@
-//! The control socket of a session: answers `status`, `routes`, `dns …` and `disconnect` on this machine.
+//! The control socket of a session: answers `status`, `routes`, `dns …`, `namespace …` and
+//! `disconnect` on this machine.
 //!
 //! A unix socket of mode 0600 in a folder of mode 0700; the peer must be the session's own user,
-//! or root. It takes no arguments that could do more than end the session.
+//! or root. Nobody gets more by it than the session's own credentials allow.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -221,6 +222,13 @@ async fn attend(
             let reply = about_names(request, board).await;
             send(&mut stream, &reply.unwrap_or_else(Reply::Refused)).await
         }
+        Ok(Request::Namespace { change }) => {
+            let reply = match board.change(change).await {
+                Ok(report) => Reply::Namespace(report),
+                Err(failure) => Reply::NotChanged(failure.into()),
+            };
+            send(&mut stream, &reply).await
+        }
         Ok(Request::Disconnect {}) => disconnect(&mut stream, board, stops).await,
         Err(error) => {
             send(
@@ -252,9 +260,11 @@ async fn about_names(request: Request, board: &Board) -> Result<Reply, String> {
         }
         Request::DnsFlush {} => board.flush().map(Reply::DnsFlush),
         Request::DnsUpstreams {} => board.upstreams().await.map(Reply::DnsUpstreams),
-        Request::Status {} | Request::Routes {} | Request::Hosts {} | Request::Disconnect {} => {
-            Err("not about names".to_owned())
-        }
+        Request::Status {}
+        | Request::Routes {}
+        | Request::Hosts {}
+        | Request::Namespace { .. }
+        | Request::Disconnect {} => Err("not about names".to_owned()),
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use kubebridge_platform::Recovered;
 
 use super::{
-    CredentialsReport, HealthReport, HostsListReport, Leftovers, RepairsReport, RoutesReport,
-    StaleReport, StatusReport, TunnelReport,
+    CredentialsReport, HealthReport, HostsListReport, Leftovers, NamespaceReport, NamespacesReport,
+    RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
 };
 
 /// Shows how a session stands.
@@ -33,6 +33,12 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|found| ("tunnel", tunnel(found))),
     );
+    rows.extend(
+        report
+            .tokens
+            .as_ref()
+            .map(|found| ("tokens", tokens(found))),
+    );
     rows.extend(credentials(report).map(|words| ("credentials", words)));
     rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
     rows.push(("health", health(&report.health)));
@@ -45,16 +51,8 @@ pub fn status_text(report: &StatusReport) -> String {
             .map(|one| ("  left alone", format!("{}: {}", one.name, one.reason))),
     );
     rows.extend(report.hosts.error.clone().map(|error| ("  error", error)));
-    for namespace in &report.kubernetes {
-        let services = namespace.services;
-        rows.push((
-            "routes",
-            format!(
-                "{}: {}, {services} services",
-                namespace.namespace, namespace.state
-            ),
-        ));
-    }
+    let namespaces = report.kubernetes.iter();
+    rows.extend(namespaces.map(|namespace| ("routes", of_namespace(namespace))));
     rows.extend(repair_rows(&report.repairs));
     let mut text = String::new();
     for (label, value) in rows {
@@ -86,6 +84,43 @@ fn manager(report: &StatusReport) -> String {
         version.unwrap_or_default(),
         skew.unwrap_or_default()
     )
+}
+
+fn of_namespace(report: &NamespaceReport) -> String {
+    let NamespaceReport {
+        namespace,
+        state,
+        help,
+        services,
+    } = report;
+    match help {
+        Some(help) => format!("{namespace}: {state}; {help}"),
+        None => format!("{namespace}: {state}, {services} services"),
+    }
+}
+
+/// Shows the namespaces of a session after a change.
+#[must_use]
+pub fn namespaces_text(report: &NamespacesReport) -> String {
+    let mut text = format!("namespaces: {}\n", report.namespaces.join(", "));
+    for namespace in &report.kubernetes {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", of_namespace(namespace));
+    }
+    text
+}
+
+fn tokens(tokens: &TokensReport) -> String {
+    let TokensReport {
+        until,
+        seconds_left,
+        renewal_seconds,
+    } = tokens;
+    match (seconds_left, renewal_seconds) {
+        (0, _) => format!("expired at {until}"),
+        (_, 0) => format!("until {until}, renewal is due"),
+        (_, seconds) => format!("until {until}, renewed in {} min", seconds.div_ceil(60)),
+    }
 }
 
 fn credentials(report: &StatusReport) -> Option<String> {

@@ -47,6 +47,8 @@ pub(crate) struct Script {
     pub(crate) subscriptions: watch::Sender<Vec<v1::WatchNamespaceRoutesRequest>>,
     /// The sessions opened, by the id asked for.
     pub(crate) opened: Mutex<Vec<String>>,
+    /// The namespaces asked for each time.
+    pub(crate) namespaces: Mutex<Vec<Vec<String>>>,
     /// The tokens presented each time.
     pub(crate) tokens: Mutex<Vec<Vec<String>>>,
     /// Whether it knows the sessions that clients name, or has forgotten them.
@@ -72,6 +74,7 @@ impl Script {
             frames: Mutex::default(),
             subscriptions: watch::Sender::new(Vec::new()),
             opened: Mutex::default(),
+            namespaces: Mutex::default(),
             tokens: Mutex::default(),
             remembers: AtomicBool::new(false),
             info: Mutex::new(session_info(&["10.96.0.0/16"])),
@@ -189,6 +192,7 @@ impl TrafficManager for Manager {
         let request = request.into_inner();
         let tokens = request.tokens.into_iter().map(|token| token.token);
         self.0.tokens.lock().push(tokens.collect());
+        self.0.namespaces.lock().push(request.namespaces);
         let asked = request.session_id;
         self.0.opened.lock().push(asked.clone());
         let remembers = self.0.remembers.load(Ordering::Relaxed);

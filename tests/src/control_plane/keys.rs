@@ -35,10 +35,12 @@ printf 'subjectAltName=IP:{address},IP:127.0.0.1,IP:10.96.0.1' >api.ext",
 
 /// Makes what the API server and the node's kubelet know each other by.
 fn new_node_certificates(machine: &Machine, folder: &Path, address: &str) -> Result<()> {
+    // An authority of their own, so that the cluster's can be replaced without the node.
     machine.shell(&format!(
         "cd {folder}
 exec 2>openssl.log
 {NEW_KEY}
+cp ca.crt node-ca.crt
 printf 'subjectAltName=IP:{address}' >kubelet.ext
 sign() {{ openssl x509 -req -in $1.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
   -extfile $2 -out $1.crt; }}

@@ -13,6 +13,7 @@ use kubebridge_proto::names::check_label;
 
 use super::duration;
 use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat};
+use crate::host_network::Addresses;
 use crate::upstreams::ask::Output;
 
 /// Resolves and streams the Services of a cluster for kubebridge laptops.
@@ -224,6 +225,14 @@ pub(super) struct Serve {
     /// The namespace the manager runs in, for `--auth port-forward`.
     #[arg(long, env = "KUBEBRIDGE_POD_NAMESPACE", value_name = "NAME", value_parser = namespace)]
     pub(super) pod_namespace: Option<String>,
+
+    /// Addresses of the pod (`status.podIPs` of the downward API): one that is also the node's ends the program.
+    #[arg(long, env = "KUBEBRIDGE_POD_IP", value_name = "IPS")]
+    pub(super) pod_ip: Option<Addresses>,
+
+    /// Addresses of the pod's node (`status.hostIPs` or `status.hostIP`).
+    #[arg(long, env = "KUBEBRIDGE_HOST_IP", value_name = "IPS")]
+    pub(super) host_ip: Option<Addresses>,
 
     /// JSON Web Key Set to verify tokens with in place of the cluster's; read again every 5 minutes.
     #[arg(long, env = "KUBEBRIDGE_TOKEN_KEYS", value_name = "FILE")]

@@ -62,6 +62,11 @@ pub(super) fn text(config: &Config) -> String {
     if let Some(namespace) = &config.pod_namespace {
         lines.one("pod-namespace", namespace);
     }
+    for (key, addresses) in [("pod-ip", &config.pod_ips), ("host-ip", &config.host_ips)] {
+        if !addresses.0.is_empty() {
+            lines.one(key, addresses);
+        }
+    }
     if let Some(KeyFile { path, issuer }) = &config.token_keys {
         lines.one("token-keys", path.display());
         lines.one("token-issuer", issuer);

@@ -94,6 +94,8 @@ pub(in crate::session) async fn open_session<O: Os>(
         .sum();
     parts.board.note(|facts| {
         facts.session = Some(control.session());
+        facts.opened = Some(control.opened());
+        facts.changes = Some(control.changes());
         facts.tunnel = Some(control.tunnel());
         facts.routes = Some(control.routes());
     });
@@ -115,10 +117,8 @@ pub(in crate::session) async fn open_session<O: Os>(
 
 fn not_opened(reach: &Reach, error: OpenError) -> Failure {
     match error {
-        OpenError::Refused(status) => match (Reason::of(&status), reach.tokens.lacking()) {
-            (Some(Reason::TokenMissing), Some(lacking)) => no_token(lacking),
-            _ => refused(reach, &status),
-        },
+        OpenError::Refused(status) => refused(reach, &status),
+        OpenError::Lacking(lacking) => lacking.into(),
         OpenError::Tokens(error) => no_token(error),
     }
 }

@@ -1,14 +1,9 @@
 //! Pointing the machine at the resolver, and whether programs then resolve.
 
-use std::sync::Arc;
-
 use super::resolver::probe_name;
 use super::{missing, summary};
-use crate::apply::HostsPolicy;
-use crate::before::Lookback;
 use crate::cli::HostsForm;
 use crate::failure::Failure;
-use crate::session::hosts::HostsKeeper;
 use crate::session::os::Os;
 use crate::session::parts::Parts;
 
@@ -35,18 +30,7 @@ pub(in crate::session) async fn hosts<O: Os>(parts: &mut Parts<'_, O>) -> Result
     if form == HostsForm::Off {
         return Ok("off".to_owned());
     }
-    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
-    let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
-    let policy = HostsPolicy {
-        form,
-        namespace: parts.config.namespaces.first().cloned().unwrap_or_default(),
-        cluster_domain: cluster.session.cluster_domain.clone(),
-    };
-    let routes = cluster.control.routes();
-    let lookback = Lookback::start(Arc::clone(&found.originals), policy.clone(), routes.clone());
-    let mut keeper = HostsKeeper::new(policy, routes, lookback);
-    keeper.first_look().await;
-    parts.hosts = Some(keeper);
+    parts.hosts = Some(parts.hosts_keeper().await?);
     match parts.write_hosts().await {
         Ok(lines) => Ok(format!("{lines} lines")),
         // A hosts file that cannot be written is tried again; names resolve by DNS meanwhile.

@@ -4,7 +4,8 @@ use super::*;
 use crate::status::CredentialsReport;
 use crate::status::{
     ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
-    RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TunnelReport,
+    RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TokensReport,
+    TunnelReport,
 };
 
 fn texts(list: &[&str]) -> Vec<String> {
@@ -12,13 +13,17 @@ fn texts(list: &[&str]) -> Vec<String> {
 }
 
 fn namespaces() -> Vec<NamespaceReport> {
+    let lost = "no token: namespace prod has no ServiceAccount kubebridge-access";
+    let help = "kubebridge install --namespace prod";
     [
-        ("default", "synced", 2),
-        ("shop", "forbidden: list services", 0),
+        ("default", "synced", None, 2),
+        ("prod", lost, Some(help), 0),
+        ("shop", "forbidden: list services", None, 0),
     ]
-    .map(|(namespace, state, services)| NamespaceReport {
+    .map(|(namespace, state, help, services)| NamespaceReport {
         namespace: namespace.to_owned(),
         state: state.to_owned(),
+        help: help.map(str::to_owned),
         services,
     })
     .to_vec()
@@ -57,6 +62,11 @@ fn session() -> StatusReport {
             round_trip_micros: None,
             down_millis: Some(12_000),
             reason: Some("2 echoes without a reply".to_owned()),
+        }),
+        tokens: Some(TokensReport {
+            until: "2026-11-29T19:30:00Z".to_owned(),
+            seconds_left: 1200,
+            renewal_seconds: 480,
         }),
         credentials: Some(CredentialsReport {
             user: "dev".to_owned(),
@@ -187,6 +197,18 @@ fn the_json_of_routes_is_the_golden_one() {
 }
 
 #[test]
+fn the_json_of_namespace_is_the_golden_one() {
+    let report = NamespacesReport {
+        session: "0a1b2c3d".to_owned(),
+        namespaces: texts(&["shop", "default", "prod"]),
+        kubernetes: namespaces(),
+        trouble: None,
+    };
+    let golden = include_str!("../golden/namespace.json");
+    check(&namespace_document(&[report]), golden);
+}
+
+#[test]
 fn the_json_of_hosts_list_is_the_golden_one() {
     let golden = include_str!("../golden/hosts.json");
     check(&hosts_document(&[hosts()], &Leftovers::default()), golden);
@@ -206,7 +228,14 @@ fn the_json_of_recover_is_the_golden_one() {
 fn a_report_of_an_older_session_is_still_read() {
     let mut report = serde_json::to_value(session()).unwrap();
     let fields = report.as_object_mut().unwrap();
-    for newer in ["health", "stale", "repairs", "skew", "client_version"] {
+    for newer in [
+        "health",
+        "stale",
+        "repairs",
+        "skew",
+        "client_version",
+        "tokens",
+    ] {
         fields.remove(newer);
     }
 

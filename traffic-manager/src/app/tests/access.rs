@@ -190,6 +190,11 @@ async fn r2_no_explanation_tells_a_name_of_another_namespace() {
             assert!(!story.contains("10.96.0.21"), "{name}: {story}");
         }
     }
+    // Each refusal is in the audit log (R4); it is not told which namespace an alias leads to.
+    world.running.shutdown().await;
+    let told = denials(&mut world.audit).await;
+    let wanted = BTreeMap::from([("shop".to_owned(), 2), ("-".to_owned(), 2)]);
+    assert_eq!(told["Explain"], wanted);
 }
 
 /// Tells whether a frame brings a Service.
