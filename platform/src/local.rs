@@ -93,6 +93,7 @@ impl Host for LocalHost {
         match link::create(plan.clone(), &self.sys.faults).await {
             Ok(link) => {
                 let index = link.index;
+                let plan = plan.made(link.mtu, link.address6);
                 self.link = Some(OpenLink { plan, index, seq });
                 self.journalled(move |journal| journal.done(seq)).await?;
                 Ok(link)
