@@ -21,7 +21,8 @@ pub trait Opener: Send + Sync + 'static {
     /// Opens a UDP flow from a port of its own at the manager.
     fn open_udp(&self, to: SocketAddr) -> BoxFuture<'_, Result<DatagramFlow, Failure>>;
 
-    /// Opens a flow of ICMP echo: each datagram is the payload of one request or one reply.
+    /// Opens a flow of ICMP echo: each datagram is one message, from its type on; its identifier
+    /// and checksum are the manager's.
     fn ping(&self, to: IpAddr) -> BoxFuture<'_, Result<DatagramFlow, Failure>>;
 }
 

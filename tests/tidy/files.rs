@@ -9,7 +9,7 @@ const MOST_LINES: usize = 500;
 const MOST_ARCHITECTURE_LINES: usize = 150;
 
 /// Which paths alone may name an external crate: everything else goes through their types.
-const MAY_NAME: [(&str, &[&str]); 8] = [
+const MAY_NAME: [(&str, &[&str]); 9] = [
     ("hickory_proto::", &["dns/src/"]),
     ("prost::", &["proto/"]),
     (
@@ -19,6 +19,15 @@ const MAY_NAME: [(&str, &[&str]); 8] = [
     (
         "k8s_openapi::",
         &["traffic-manager/src/kubernetes", "client/src/cluster"],
+    ),
+    (
+        "h2::",
+        &[
+            "dns/src/",
+            "proto/src/flow",
+            "client/src/flows",
+            "traffic-manager/src/data",
+        ],
     ),
     ("zbus::", &["platform/"]),
     ("tun::", &["platform/"]),

@@ -50,6 +50,13 @@ impl DatagramFlow {
         self.from_peer.recv().await
     }
 
+    /// Whether the flow is over because nobody listens at the destination: the program is told by
+    /// an ICMP message.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.from_peer.is_refused()
+    }
+
     /// Takes the two directions apart, for two tasks.
     #[must_use]
     pub fn split(self) -> (Input, Output) {

@@ -1,11 +1,14 @@
 //! What a flow is carried between: the local end, and the HTTP/2 stream it has at the moment.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 
 /// The local end of a TCP flow: a socket, or a stream of the laptop's own stack.
 pub trait Local: AsyncRead + AsyncWrite + Unpin + Send {
@@ -49,6 +52,33 @@ pub struct Attached {
     pub receive: RecvStream,
 }
 
+/// How long a peer may take to end a stream that both are done with: what is queued for it may be
+/// behind a few megabytes of others.
+const PARTING: Duration = Duration::from_secs(10);
+
+impl Attached {
+    /// Ends the stream after all that is queued on it, which dropping it would drop too: waits for
+    /// the peer to end it as well. Whether `interrupted` came first.
+    pub(super) async fn part(
+        &mut self,
+        mut interrupted: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> bool {
+        if self.send.send_data(Bytes::new(), true).is_err() {
+            return false;
+        }
+        let ending = poll_fn(|context| {
+            if interrupted(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            while let Some(Ok(octets)) = ready!(self.receive.poll_data(context)) {
+                let _ = self.receive.flow_control().release_capacity(octets.len());
+            }
+            Poll::Ready(false)
+        });
+        timeout(PARTING, ending).await.unwrap_or(false)
+    }
+}
+
 /// How a flow that lost its stream gets another one.
 pub trait Reattach: Send {
     /// Waits for another stream, on which the flow goes on where `received` was reached, and
@@ -78,6 +108,8 @@ pub enum How {
     Broken,
     /// Datagrams: nothing came for as long as may be.
     Idle,
+    /// Datagrams: nobody listens there.
+    Refused,
 }
 
 /// The end of a flow, and what it carried.

@@ -38,9 +38,16 @@ pub async fn carry<L: Local, R: Reattach>(
         })
         .await;
         match parted {
+            Parted::Ended(How::Finished) => {
+                // The peer may want to hear the end of it over another stream.
+                if !stream.part(|context| again.poll_replaced(context)).await {
+                    return pump.end(How::Finished, None);
+                }
+            }
             Parted::Ended(how) => return pump.end(how, Some(stream)),
-            Parted::Detached => drop(stream),
+            Parted::Detached => {}
         }
+        drop(stream);
         match find(&mut pump, &mut again).await {
             Some((next, received)) => {
                 stream = next;
@@ -66,3 +73,6 @@ async fn find<L: Local, R: Reattach>(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

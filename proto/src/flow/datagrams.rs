@@ -1,4 +1,4 @@
-//! Carries datagrams: UDP, and the payloads of ICMP echo. Nothing is acknowledged or sent again.
+//! Carries datagrams: UDP, and ICMP echo. Nothing is acknowledged or sent again.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,6 +26,16 @@ pub trait Datagrams: Send {
     fn poll_send(&mut self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>>;
 }
 
+impl<D: Datagrams> Datagrams for &mut D {
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        (**self).poll_receive(context)
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
+        (**self).poll_send(context, datagram)
+    }
+}
+
 /// A pair of queues as the local end.
 impl Datagrams for (Output, Input) {
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
@@ -40,8 +50,9 @@ impl Datagrams for (Output, Input) {
 
 /// Carries datagrams until either side ends, or none passes either way for `idle`.
 ///
-/// A slow side loses the oldest. An error of the local socket (a port that is closed, say) is
-/// not the flow's end: the next datagram may arrive.
+/// A slow side loses the oldest. A socket that is told that nobody listens there
+/// ([`io::ErrorKind::ConnectionRefused`]) ends the flow, so that the program is told too; another
+/// of its errors does not: the next datagram may arrive.
 pub async fn carry_datagrams<D: Datagrams>(
     local: D,
     stream: Attached,
@@ -58,11 +69,12 @@ pub async fn carry_datagrams<D: Datagrams>(
         quiet: Box::pin(sleep(idle)),
         idle,
         last: Instant::now(),
+        is_ending: false,
         sent: 0,
         received: 0,
     };
     let how = poll_fn(|context| pump.poll(context)).await;
-    pump.end(how)
+    pump.end(how).await
 }
 
 struct Pump<'a, D> {
@@ -77,6 +89,8 @@ struct Pump<'a, D> {
     quiet: Pin<Box<Sleep>>,
     idle: Duration,
     last: Instant,
+    /// The local side has ended; what it sent goes first.
+    is_ending: bool,
     sent: u64,
     received: u64,
 }
@@ -99,6 +113,9 @@ impl<D: Datagrams> Pump<'_, D> {
                 }
             }
             has_moved |= moves;
+            if self.is_ending && self.up.front().is_none() {
+                return Poll::Ready(How::Finished);
+            }
             if !moves {
                 return self.poll_idle(context, has_moved);
             }
@@ -129,6 +146,7 @@ impl<D: Datagrams> Pump<'_, D> {
             Poll::Ready(None) => Err(How::Finished),
             Poll::Ready(Some(Err(error))) => Err(match error.reason() {
                 Some(Reason::CANCEL) if error.is_reset() => How::PeerReset,
+                Some(Reason::REFUSED_STREAM) if error.is_reset() => How::Refused,
                 _ => How::Lost,
             }),
             Poll::Ready(Some(Ok(octets))) => {
@@ -160,23 +178,33 @@ impl<D: Datagrams> Pump<'_, D> {
                 self.received += length as u64;
                 self.meter.add_received(length);
             }
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Err(How::Finished);
-            }
-            Poll::Ready(Err(_)) => self.meter.add_dropped(1),
+            Poll::Ready(Err(error)) => match error.kind() {
+                io::ErrorKind::BrokenPipe => return Err(How::Finished),
+                io::ErrorKind::ConnectionRefused => return Err(How::Refused),
+                _ => self.meter.add_dropped(1),
+            },
         }
         self.down.pop();
         Ok(true)
     }
 
     fn poll_local(&mut self, context: &mut Context<'_>) -> Result<bool, How> {
+        if self.is_ending {
+            return Ok(false);
+        }
         match self.local.poll_receive(context) {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(Some(datagram))) => {
                 self.meter.add_dropped(self.up.push(datagram));
                 Ok(true)
             }
-            Poll::Ready(Ok(None)) => Err(How::Finished),
+            Poll::Ready(Ok(None)) => {
+                self.is_ending = true;
+                Ok(false)
+            }
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(How::Refused)
+            }
             // Such errors are answers to what was sent, and one each.
             Poll::Ready(Err(_)) => Ok(true),
         }
@@ -207,12 +235,12 @@ impl<D: Datagrams> Pump<'_, D> {
         Ok(true)
     }
 
-    fn end(mut self, how: How) -> Ended {
+    async fn end(mut self, how: How) -> Ended {
         match how {
             How::Broken => self.stream.send.send_reset(Reason::PROTOCOL_ERROR),
+            How::Refused => self.stream.send.send_reset(Reason::REFUSED_STREAM),
             _ => {
-                // The peer may be gone already.
-                let _ = self.stream.send.send_data(Bytes::new(), true);
+                self.stream.part(|_| Poll::Pending).await;
             }
         }
         Ended {
@@ -223,3 +251,6 @@ impl<D: Datagrams> Pump<'_, D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

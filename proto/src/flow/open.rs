@@ -35,7 +35,7 @@ pub enum Protocol {
     Tcp,
     /// Datagrams.
     Udp,
-    /// ICMP echo messages: each frame is one payload.
+    /// ICMP echo messages: each datagram is one, from its type on.
     Icmp,
 }
 

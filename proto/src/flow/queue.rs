@@ -64,6 +64,7 @@ struct State {
     queue: Queue,
     reader: Option<Waker>,
     is_closed: bool,
+    is_refused: bool,
 }
 
 /// Makes a queue between two tasks.
@@ -96,6 +97,11 @@ impl Input {
             reader.wake();
         }
         Ok(())
+    }
+
+    /// Ends the queue and says that nobody listens at the destination.
+    pub fn refuse(self) {
+        self.0.state.lock().is_refused = true;
     }
 
     /// Whether nobody takes any out any longer.
@@ -141,6 +147,12 @@ impl Output {
     /// Waits for a datagram; `None` when there is none and never will be.
     pub async fn recv(&mut self) -> Option<Bytes> {
         std::future::poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// Whether the queue was ended because nobody listens at the destination.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.0.state.lock().is_refused
     }
 
     /// Returns how many datagrams were dropped so far.
@@ -191,6 +203,15 @@ mod tests {
         drop(input);
         assert_eq!(output.recv().await, Some(datagram(1, 1)));
         assert_eq!(output.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_comes_with_the_end() {
+        let (input, mut output) = channel();
+        assert!(!output.is_refused());
+        input.refuse();
+        assert_eq!(output.recv().await, None);
+        assert!(output.is_refused());
     }
 
     #[tokio::test]

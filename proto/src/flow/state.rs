@@ -34,3 +34,6 @@ pub enum Violation {
     #[error("the peer's offset is impossible")]
     Offset,
 }
+
+#[cfg(test)]
+mod tests;

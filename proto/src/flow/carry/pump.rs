@@ -112,25 +112,16 @@ impl<'a, L: Local> Pump<'a, L> {
         self.receiver.is_done() && self.sender.is_finished() && !self.is_reset
     }
 
-    /// Ends the flow, and says how.
+    /// Ends the flow, and says how; a stream is reset.
     pub(super) fn end(mut self, how: How, stream: Option<Attached>) -> Ended {
-        match (how, stream) {
-            (How::Finished, Some(mut stream)) => {
-                // Whatever is queued goes first. A stream that is gone needs no end.
-                let _ = stream.send.send_data(Bytes::new(), true);
-            }
-            (How::Finished, None) => {}
-            (how, stream) => {
-                if let Some(mut stream) = stream {
-                    stream.send.send_reset(match how {
-                        How::Broken => Reason::PROTOCOL_ERROR,
-                        _ => Reason::CANCEL,
-                    });
-                }
-                if how != How::LocalReset {
-                    self.local.abort();
-                }
-            }
+        if let Some(mut stream) = stream {
+            stream.send.send_reset(match how {
+                How::Broken => Reason::PROTOCOL_ERROR,
+                _ => Reason::CANCEL,
+            });
+        }
+        if !matches!(how, How::Finished | How::LocalReset) {
+            self.local.abort();
         }
         Ended {
             sent: self.sender.sent(),

@@ -67,7 +67,7 @@ impl Receiver {
     /// Begins on a stream: the peer shall hear how things stand.
     pub fn attach(&mut self) {
         self.must_tell = true;
-        if self.window < FIRST_WINDOW {
+        if !self.is_ended && self.window < FIRST_WINDOW {
             self.grow(FIRST_WINDOW);
         }
     }
@@ -119,6 +119,11 @@ impl Receiver {
     /// Fills in what waits for the local side, and returns how many slices that are.
     pub fn waiting<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         self.queue.slices(slices)
+    }
+
+    #[cfg(test)]
+    pub(super) fn queue_len(&self) -> usize {
+        self.queue.len()
     }
 
     /// Whether nothing waits for the local side.
@@ -174,7 +179,7 @@ impl Receiver {
         let untold = self.consumed - self.told.min(self.consumed);
         if self.share.budget().is_short() {
             self.shrink(self.window / 2);
-        } else if untold >= (self.window / 4) as u64 && untold > 0 {
+        } else if !self.is_ended && untold > 0 && untold >= (self.window / 4) as u64 {
             self.grow(self.window * 2);
         }
         self.tell()

@@ -85,6 +85,11 @@ impl Sender {
         self.is_finished = true;
     }
 
+    #[cfg(test)]
+    pub(super) fn replay_len(&self) -> usize {
+        self.replay.len()
+    }
+
     /// Whether the end was sent, if maybe on a stream that is gone.
     #[must_use]
     pub fn is_finished(&self) -> bool {
