@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kubebridge_dns::server::{Answering, Handler, Limits};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -45,6 +45,8 @@ pub mod reachable;
 mod replies;
 mod stream;
 mod table;
+#[cfg(test)]
+pub(crate) mod test_util;
 
 /// How long the end may take: resets are written at once.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -68,6 +70,7 @@ pub struct Settings {
 pub struct Netstack<Io> {
     task: Essential,
     devices: mpsc::Sender<Io>,
+    returned: oneshot::Receiver<Io>,
     drops: Arc<Drops>,
     open: Arc<AtomicUsize>,
 }
@@ -92,6 +95,7 @@ impl<Io: PacketIo> Netstack<Io> {
         dns: Arc<H>,
     ) -> Self {
         let (devices, replaced) = mpsc::channel(1);
+        let (returned, returning) = oneshot::channel();
         let (arrivals, arriving) = mpsc::channel(ARRIVALS);
         let drops = Arc::new(Drops::default());
         let open = Arc::new(AtomicUsize::new(0));
@@ -99,6 +103,7 @@ impl<Io: PacketIo> Netstack<Io> {
             settings,
             io: Some(io),
             devices: replaced,
+            returned,
             opener,
             dns: Arc::new(Answering::new(dns, Limits::default())),
             reachable,
@@ -122,6 +127,7 @@ impl<Io: PacketIo> Netstack<Io> {
         Self {
             task: Essential::new("netstack", shutdown, task),
             devices,
+            returned: returning,
             drops,
             open,
         }
@@ -151,8 +157,9 @@ impl<Io: PacketIo> Netstack<Io> {
         self.task.ended().await;
     }
 
-    /// Resets all flows and closes the device.
-    pub async fn stop(self) {
+    /// Resets all flows, and gives back the device, whose closing removes the link.
+    pub async fn stop(self) -> Option<Io> {
         self.task.stop(PATIENCE).await;
+        self.returned.await.ok()
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::drops::{Drops, Reason};
 use super::inbound::DIAL;
 use super::packet::FlowKey;
+use super::reachable::Hold;
 use crate::flows::{DatagramFlow, Failure, FailureKind, Opener};
 
 /// How long a flow may be silent: what NAT gives UDP (RFC 4787 wants more, most give less).
@@ -54,6 +55,8 @@ pub(super) struct Datagrams {
 struct Entry {
     number: u64,
     input: Input,
+    /// The right to go there, for as long as the flow lives.
+    _hold: Hold,
 }
 
 /// A flow's side of the work.
@@ -85,13 +88,18 @@ impl Datagrams {
     }
 
     /// Begins a flow with its first datagram.
-    pub(super) fn begin(&mut self, key: DatagramKey, first: Bytes) -> Carrier {
+    pub(super) fn begin(&mut self, key: DatagramKey, first: Bytes, hold: Hold) -> Carrier {
         let (input, output) = queue::channel();
         // Fails only when nobody reads, and the reader is here.
         let _ = input.send(first);
         self.last += 1;
         let number = self.last;
-        self.flows.insert(key, Entry { number, input });
+        let entry = Entry {
+            number,
+            input,
+            _hold: hold,
+        };
+        self.flows.insert(key, entry);
         Carrier {
             key,
             number,
@@ -148,11 +156,13 @@ impl Carrier {
             tokio::select! {
                 datagram = self.output.recv() => {
                     if flow.send(datagram?).is_err() {
-                        return None;
+                        return refused(&flow);
                     }
                 }
                 payload = flow.recv() => {
-                    let payload = payload?;
+                    let Some(payload) = payload else {
+                        return refused(&flow);
+                    };
                     if arrived.try_send(Arrived { key, payload }).is_err() {
                         drops.count(Reason::TransmitQueue);
                     }
@@ -162,6 +172,11 @@ impl Carrier {
             over = Instant::now() + idle(&key);
         }
     }
+}
+
+fn refused(flow: &DatagramFlow) -> Option<Failure> {
+    let refused = || Failure::Manager(FailureKind::Refused.into());
+    flow.is_refused().then(refused)
 }
 
 fn idle(key: &DatagramKey) -> Duration {

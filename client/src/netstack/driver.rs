@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use kubebridge_dns::server::{Answering, Handler};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,8 @@ pub(super) struct Driver<Io, H> {
     pub(super) settings: Settings,
     pub(super) io: Option<Io>,
     pub(super) devices: mpsc::Receiver<Io>,
+    /// Who gets the device in the end.
+    pub(super) returned: oneshot::Sender<Io>,
     pub(super) opener: Arc<dyn Opener>,
     pub(super) dns: Arc<Answering<H>>,
     pub(super) reachable: watch::Receiver<Arc<Reachable>>,
@@ -150,7 +152,9 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
             let Some(io) = &mut self.io else { return };
             let next = poll_fn(|cx| Poll::Ready(io.poll_recv(cx, buffer))).await;
             // An error is met again when waiting.
-            let Poll::Ready(Ok(next)) = next else { return };
+            let Poll::Ready(Ok(next @ 1..)) = next else {
+                return;
+            };
             length = next;
         }
     }
@@ -211,6 +215,10 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         }
         self.poll_flows();
         self.flush().await;
+        if let Some(io) = self.io {
+            // Where nobody waits for it, it is closed.
+            let _ = self.returned.send(io);
+        }
     }
 }
 
@@ -236,6 +244,7 @@ async fn device_event<Io: PacketIo>(
             return Poll::Pending;
         }
         io.poll_recv(cx, buffer).map(|received| match received {
+            Ok(0) => Event::DeviceFailed(std::io::ErrorKind::UnexpectedEof.into()),
             Ok(length) => Event::Packet(length),
             Err(error) => Event::DeviceFailed(error),
         })

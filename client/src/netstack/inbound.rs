@@ -14,9 +14,9 @@ use super::dns;
 use super::driver::{Done, Driver};
 use super::drops::Reason;
 use super::flow::Flow;
-use super::gate::Verdict;
 use super::io::PacketIo;
 use super::packet::{Datagram, FlowKey, Packet, Protocol};
+use super::reachable::Hold;
 use super::replies::{self, Unreachable};
 use crate::flows::{Failure, FailureKind};
 
@@ -75,16 +75,19 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         if self.is_own(packet.destination) {
             return self.knock_resolver(packet, key);
         }
-        self.check_destination(packet)?;
+        if self.gate.join(&key, packet.whole) {
+            return Ok(());
+        }
+        let hold = self.admit(packet)?;
         if self.is_full() {
             self.reply(replies::reset(packet));
             return Err(Reason::FlowLimit);
         }
-        match self.gate.knock(key, packet.whole) {
-            Verdict::Wait => return Ok(()),
-            Verdict::Full => return Err(Reason::HalfOpen),
-            Verdict::Dial => {}
+        if self.gate.is_full() {
+            // The laptop asks again.
+            return Err(Reason::HalfOpen);
         }
+        self.gate.hold(key, packet.whole, hold);
         let opener = Arc::clone(&self.opener);
         let dial = async move {
             let opened = timeout(DIAL, opener.open_tcp(key.destination)).await;
@@ -102,7 +105,7 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
             self.reply(replies::reset(packet));
             return Err(Reason::NoFlow);
         }
-        let flow = self.accept(key, packet.whole);
+        let flow = self.accept(key, packet.whole, None);
         let serving = dns::serve(Arc::clone(&self.dns), flow);
         let done = async move {
             serving.await;
@@ -113,10 +116,10 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
     }
 
     /// Answers a SYN with a connection.
-    pub(super) fn accept(&mut self, key: FlowKey, syn: &[u8]) -> Arc<Flow> {
+    pub(super) fn accept(&mut self, key: FlowKey, syn: &[u8], hold: Option<Hold>) -> Arc<Flow> {
         let mtu = self.settings.mtu;
         let flow = Flow::accept(key, syn, mtu, Arc::clone(&self.wakes));
-        self.table.insert(Arc::clone(&flow));
+        self.table.insert(Arc::clone(&flow), hold);
         flow
     }
 
@@ -176,11 +179,11 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         let Err(datagram) = self.datagrams.send(&key, datagram) else {
             return Ok(());
         };
-        self.check_destination(packet)?;
+        let hold = self.admit(packet)?;
         if self.is_full() {
             return Err(Reason::FlowLimit);
         }
-        let carrier = self.datagrams.begin(key, datagram);
+        let carrier = self.datagrams.begin(key, datagram, hold);
         let number = carrier.number;
         let opener = Arc::clone(&self.opener);
         let (arrivals, drops) = (self.arrivals.clone(), Arc::clone(&self.drops));
@@ -202,10 +205,12 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         self.flows() >= self.settings.flows
     }
 
-    /// Tells the laptop that a packet leads nowhere, if it does.
-    fn check_destination(&mut self, packet: &Packet<'_>) -> Result<(), Reason> {
-        if self.reachable.borrow().contains(packet.destination) {
-            return Ok(());
+    /// Lets a new flow to a packet's destination in, or tells the laptop that it leads nowhere.
+    fn admit(&mut self, packet: &Packet<'_>) -> Result<Hold, Reason> {
+        let now = Instant::now();
+        let admitted = self.reachable.borrow().admit(packet.destination, now);
+        if let Some(hold) = admitted {
+            return Ok(hold);
         }
         self.reply(replies::unreachable(packet, Unreachable::Host));
         Err(Reason::Outside)

@@ -8,6 +8,7 @@ use super::cut::cut;
 use super::datagrams::{Arrived, DatagramKey, Kind};
 use super::driver::{Done, Driver};
 use super::drops::Reason;
+use super::gate::Knock;
 use super::io::PacketIo;
 use super::packet::{FlowKey, Packet, Protocol};
 use super::replies::{self, Unreachable};
@@ -41,12 +42,12 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
 
     /// Answers the SYN with what the far end said.
     fn opened(&mut self, key: FlowKey, outcome: Result<BoxTcpFlow, Failure>) {
-        let Some(syn) = self.gate.settle(&key) else {
+        let Some(Knock { syn, hold }) = self.gate.settle(&key) else {
             return;
         };
         match outcome {
             Ok(far) => {
-                let stream = FlowStream::new(self.accept(key, &syn));
+                let stream = FlowStream::new(self.accept(key, &syn, Some(hold)));
                 let carry = async move {
                     let ended = far.carry(Box::new(stream)).await;
                     tracing::debug!(?ended, "flow ended");

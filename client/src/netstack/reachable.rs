@@ -3,12 +3,17 @@
 use std::net::IpAddr;
 
 use kubebridge_platform::net::IpNet;
+use tokio::time::Instant;
 
 /// The addresses that the cluster has.
 #[derive(Clone, Debug, Default)]
 pub struct Reachable {
     prefixes: Vec<IpNet>,
 }
+
+/// A right to send to an address.
+#[derive(Debug)]
+pub struct Hold(());
 
 impl Reachable {
     /// The addresses of these networks.
@@ -17,9 +22,9 @@ impl Reachable {
         Self { prefixes }
     }
 
-    /// Whether a flow may go there.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.prefixes.iter().any(|net| net.contains(address))
+    /// Lets a new flow to an address in, or not.
+    pub fn admit(&self, address: IpAddr, _now: Instant) -> Option<Hold> {
+        let has = self.prefixes.iter().any(|net| net.contains(address));
+        has.then_some(Hold(()))
     }
 }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::flow::Flow;
 use super::packet::FlowKey;
+use super::reachable::Hold;
 
 /// Flows by their ends.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(super) struct Table {
 struct Entry {
     flow: Arc<Flow>,
     deadline: Option<Instant>,
+    /// The right to go there, for as long as the flow lives.
+    _hold: Option<Hold>,
 }
 
 impl Table {
@@ -31,11 +34,15 @@ impl Table {
     }
 
     /// Adds a flow, in the place of one with the same ends.
-    pub(super) fn insert(&mut self, flow: Arc<Flow>) {
+    pub(super) fn insert(&mut self, flow: Arc<Flow>, hold: Option<Hold>) {
         let key = flow.key;
         self.remove_key(&key);
-        let deadline = None;
-        self.flows.insert(key, Entry { flow, deadline });
+        let entry = Entry {
+            flow,
+            deadline: None,
+            _hold: hold,
+        };
+        self.flows.insert(key, entry);
     }
 
     /// Forgets this flow, unless another one has its place.

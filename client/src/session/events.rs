@@ -1,5 +1,6 @@
 //! Waiting for something to happen to a part of a connected session.
 
+use kubebridge_platform::tun::Packets;
 use kubebridge_platform::{Drift, DriftWatch};
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
@@ -10,7 +11,8 @@ use super::os::Os;
 use super::parts::{Cluster, Parts};
 use super::{Event, Health, Stop};
 use crate::control::Tunnel;
-use crate::local_dns::Serving;
+use crate::local_dns::Watching;
+use crate::netstack::Netstack;
 use crate::status::server::Server;
 
 impl<O: Os> Parts<'_, O> {
@@ -19,7 +21,8 @@ impl<O: Os> Parts<'_, O> {
         let Self {
             cluster,
             hosts,
-            serving,
+            netstack,
+            watching,
             server,
             watch,
             second_look,
@@ -29,7 +32,8 @@ impl<O: Os> Parts<'_, O> {
         tokio::select! {
             event = cluster_event(cluster.as_mut()) => event,
             event = hosts_due(hosts.as_mut()) => event,
-            () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
+            () = broken(netstack.as_mut()) => Event::Stop(Stop::Broken),
+            () = unwatched(watching.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
             () = at(*second_look) => Event::Drifted,
             noticed = next_drift(watch.as_mut()) => {
@@ -105,10 +109,18 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Waits until a part ends that must not.
-async fn broken(serving: Option<&mut Serving>) {
-    match serving {
-        Some(serving) => serving.ended().await,
+/// Waits until nobody reads the link any more.
+async fn broken(netstack: Option<&mut Netstack<Packets>>) {
+    match netstack {
+        Some(netstack) => netstack.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until nobody watches the original servers any more.
+async fn unwatched(watching: Option<&mut Watching>) {
+    match watching {
+        Some(watching) => watching.ended().await,
         None => std::future::pending().await,
     }
 }

@@ -1,10 +1,11 @@
 //! The machine as a session uses it: `platform` in production, a fake in tests.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use kubebridge_platform::fs::{Lock, make_dir};
-use kubebridge_platform::host::{Host, HostDns, HostError};
+use kubebridge_platform::host::{Host, HostDns, HostError, Link};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
     Clock, DriftWatch, Family, Leftover, LocalHost, LookupError, Recovered, leftovers,
@@ -14,6 +15,9 @@ use kubebridge_platform::{
 use rustix::process::{Uid, geteuid};
 
 use crate::failure::{Exit, Failure};
+
+/// The port of DNS.
+const DNS_PORT: u16 = 53;
 
 /// The machine a session runs on.
 pub trait Os: Send + Sync {
@@ -35,6 +39,11 @@ pub trait Os: Send + Sync {
 
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
+
+    /// Returns where programs of the machine ask the resolver of a link.
+    fn resolver_of(&self, link: &Link) -> SocketAddr {
+        (link.resolver, DNS_PORT).into()
+    }
 
     /// Starts noticing what others do to the machine.
     fn watch(&self, clock: Clock) -> DriftWatch;
@@ -155,11 +164,6 @@ pub fn runtime() -> PathBuf {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
-    if error.is_port_busy() {
-        return Failure::new(Exit::Busy, error)
-            .context("another program holds port 53")
-            .with_hint("ss -lntup 'sport = :53' names it; it must not listen on 0.0.0.0 or [::]");
-    }
     let busy = match &error {
         HostError::Busy { .. } => true,
         HostError::Intent(_)
@@ -187,10 +191,6 @@ fn os_failure(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use kubebridge_platform::link::LinkError;
-
     use super::*;
 
     #[test]
@@ -204,20 +204,7 @@ mod tests {
 
     #[test]
     fn what_the_host_refuses_has_its_exit_code_and_what_helps() {
-        let bind = |kind| {
-            HostError::Link(LinkError::Bind {
-                address: "198.19.248.2:53".parse().unwrap(),
-                protocol: "udp",
-                source: io::Error::from(kind),
-            })
-        };
         let table = [
-            (
-                bind(io::ErrorKind::AddrInUse),
-                Exit::Busy,
-                Some("sport = :53"),
-            ),
-            (bind(io::ErrorKind::Other), Exit::HostOs, None),
             (
                 HostError::Busy { pid: Some(7) },
                 Exit::Busy,

@@ -1,7 +1,6 @@
 //! A machine that only writes down what is done to it, with real sockets on loopback.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -146,6 +145,10 @@ impl Os for FakeOs {
         self.outcome("resolve").map(|()| "10.96.0.1".to_owned())
     }
 
+    fn resolver_of(&self, _link: &Link) -> SocketAddr {
+        self.shared.resolver.borrow().unwrap()
+    }
+
     fn watch(&self, clock: Clock) -> DriftWatch {
         let sys = Sys {
             root: self.runtime.path().join("root"),
@@ -185,21 +188,9 @@ impl Host for FakeHost {
     async fn open(&mut self, _spec: &LinkSpec) -> Result<Link, HostError> {
         self.shared.deeds.lock().push(Deed::Opened);
         self.outcome("open")?;
-        let (udp, tcp) = sockets();
-        self.shared
-            .resolver
-            .send_replace(Some(udp.local_addr().unwrap()));
-        let device = std::fs::File::open("/dev/null").unwrap();
-        Ok(Link {
-            name: "kb0".to_owned(),
-            index: 7,
-            address: Ipv4Addr::new(198, 19, 248, 1),
-            resolver: Ipv4Addr::new(198, 19, 248, 2),
-            prefix: 30,
-            tun: OwnedFd::from(device).into(),
-            udp,
-            tcp,
-        })
+        let (link, resolver) = super::fake_link::link();
+        self.shared.resolver.send_replace(Some(resolver));
+        Ok(link)
     }
 
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
@@ -222,17 +213,5 @@ impl Host for FakeHost {
         self.outcome("undo")?;
         self.shared.intent.send_replace(Intent::default());
         Ok(Undone::default())
-    }
-}
-
-/// A UDP and a TCP socket on one port.
-fn sockets() -> (UdpSocket, TcpListener) {
-    loop {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()) {
-            tcp.set_nonblocking(true).unwrap();
-            udp.set_nonblocking(true).unwrap();
-            return (udp, tcp);
-        }
     }
 }

@@ -8,7 +8,6 @@ use futures::future::BoxFuture;
 use kubebridge_client::flows::{
     BoxTcpFlow, DatagramFlow, Ended, Failure, FailureKind, How, Local, Opener, TcpFlow,
 };
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
@@ -18,8 +17,6 @@ use tokio::sync::watch;
 pub(crate) struct Far {
     /// Whom was dialled to, in order.
     pub(crate) dialled: watch::Sender<Vec<SocketAddr>>,
-    /// The echo messages that came.
-    pub(crate) echoes: Mutex<Vec<Bytes>>,
 }
 
 /// What becomes of dialling an address that ends like this.

@@ -1,19 +1,24 @@
 //! The link, the resolver on it, and whether it resolves.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kubebridge_dns::name::{Name, RecordType, ResponseCode};
-use kubebridge_platform::host::{Host, Link, LinkSpec};
-use kubebridge_platform::tun::Tun;
-use tokio::net::{TcpListener, UdpSocket};
+use kubebridge_platform::host::{Host, LinkSpec};
+use kubebridge_platform::net::IpNet;
 use tokio::sync::watch;
 
 use super::missing;
 use crate::apply::networks;
 use crate::failure::{Exit, Failure};
+use crate::flows::{self, BoxTcpFlow, DatagramFlow, Opener};
 use crate::inquiry::Inquiry;
-use crate::local_dns::{LocalDns, Serving};
+use crate::local_dns::{LocalDns, Watching};
+use crate::netstack::reachable::Reachable;
+use crate::netstack::{Netstack, Settings};
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
 use crate::session::parts::{LinkUp, Parts, link_words};
@@ -21,15 +26,19 @@ use crate::zones::Zones;
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
 const MTU: u16 = 16_000;
+/// How many flows the laptop may have at once: what one session may have at the manager.
+const FLOWS: usize = 1024;
 /// How long one probe may take: the resolver gives up on the cluster after 2 s.
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     parts.watch = Some(parts.os.watch(parts.clock.clone()));
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
+    let avoid = networks(&cluster.session);
     let spec = LinkSpec {
         cidr: parts.config.tun_cidr,
-        avoid: networks(&cluster.session),
+        v6: avoid.iter().any(|net| matches!(net, IpNet::V6(_))),
+        avoid,
         mtu: MTU,
     };
     let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
@@ -53,9 +62,9 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
         address: link.address,
         prefix: link.prefix,
         resolver: link.resolver,
-        socket: link.udp.local_addr()?,
-        rest: Some(link),
-        device: None,
+        socket: parts.os.resolver_of(&link),
+        mtu: link.mtu,
+        device: Some(link.tun),
     });
     Ok(words)
 }
@@ -74,21 +83,22 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
         stale: Arc::clone(&parts.stale),
         clock: parts.clock.clone(),
     };
-    let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
-    let (udp, tcp, device) = take_sockets(taken)?;
-    link.device = Some(device);
+    let opener: Arc<dyn Opener> = Arc::new(NoTunnel);
+    let (_reach, reachable) = watch::channel(Arc::new(Reachable::new(networks(&cluster.session))));
+    let device = link.device.take().ok_or_else(|| missing("device"))?;
+    let settings = Settings {
+        mtu: usize::from(link.mtu),
+        resolver: link.resolver.into(),
+        flows: FLOWS,
+    };
     let local = Arc::new(local);
     let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
     parts.board.note(|facts| facts.inquiry = Some(inquiry));
-    parts.serving = Some(Serving::start(local, udp, tcp));
+    parts.watching = Some(Watching::start(Arc::clone(&found.originals)));
+    let netstack = Netstack::start(device.packets()?, settings, opener, reachable, local);
+    parts.netstack = Some(netstack);
     parts.zones = Some(zones);
     Ok(format!("{} by UDP and TCP", link.socket))
-}
-
-fn take_sockets(link: Link) -> Result<(UdpSocket, TcpListener, Tun), Failure> {
-    let udp = UdpSocket::from_std(link.udp)?;
-    let tcp = TcpListener::from_std(link.tcp)?;
-    Ok((udp, tcp, link.tun))
 }
 
 pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
@@ -125,6 +135,22 @@ pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result
         .with_hint("another --probe NAME, or none"));
     }
     Ok(format!("{name} {inside}; {outside} {after}, as before"))
+}
+
+struct NoTunnel;
+
+impl Opener for NoTunnel {
+    fn open_tcp(&self, _: SocketAddr) -> BoxFuture<'_, Result<BoxTcpFlow, flows::Failure>> {
+        async { Err(flows::Failure::Down) }.boxed()
+    }
+
+    fn open_udp(&self, _: SocketAddr) -> BoxFuture<'_, Result<DatagramFlow, flows::Failure>> {
+        async { Err(flows::Failure::Down) }.boxed()
+    }
+
+    fn ping(&self, _: IpAddr) -> BoxFuture<'_, Result<DatagramFlow, flows::Failure>> {
+        async { Err(flows::Failure::Down) }.boxed()
+    }
 }
 
 /// Whether an answer proves that the cluster was asked. A refusal does: the session may have no
