@@ -163,3 +163,6 @@ impl<Io: PacketIo> Netstack<Io> {
         self.returned.await.ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

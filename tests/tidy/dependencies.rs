@@ -40,6 +40,7 @@ const OWNED_BY: [(&str, &[&str]); 8] = [
     ("prost", &["kubebridge-proto"]),
     ("tonic-prost", &["kubebridge-proto"]),
     ("zbus", &["kubebridge-platform"]),
+    ("smoltcp", &["kubebridge"]),
     ("tun", &["kubebridge-platform"]),
     ("rtnetlink", &["kubebridge-platform"]),
     ("kube", &["traffic-manager", "kubebridge"]),

@@ -31,6 +31,7 @@ const MAY_NAME: [(&str, &[&str]); 9] = [
     ),
     ("zbus::", &["platform/"]),
     ("tun::", &["platform/"]),
+    ("smoltcp::", &["client/src/netstack"]),
     ("rtnetlink::", &["platform/"]),
     (
         "traffic_manager::",

@@ -144,9 +144,10 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
 
     async fn take_batch(&mut self, buffer: &mut [u8], first: usize) {
         let mut length = first;
-        for _ in 0..BATCH {
+        for taken in 1.. {
             self.take_packet(&buffer[..length]);
-            if self.outbox.is_full() {
+            // What is read is taken: nothing is read that would have to wait.
+            if taken == BATCH || self.outbox.is_full() {
                 return;
             }
             let Some(io) = &mut self.io else { return };

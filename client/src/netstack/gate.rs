@@ -60,3 +60,54 @@ impl Gate {
         self.held.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kubebridge_platform::net::IpNet;
+    use tokio::time::Instant;
+
+    use super::super::reachable::Reachable;
+    use super::*;
+
+    fn key(port: u16) -> FlowKey {
+        FlowKey {
+            source: ([198, 19, 248, 1], port).into(),
+            destination: ([10, 96, 0, 1], 443).into(),
+        }
+    }
+
+    fn hold() -> Hold {
+        let net: IpNet = "10.96.0.0/16".parse().unwrap();
+        let reachable = Reachable::new(vec![net]);
+        let address = key(1).destination.ip();
+        reachable.admit(address, Instant::now()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn f1_repeated_syns_join_the_first_and_the_newest_is_given_back() {
+        let mut gate = Gate::default();
+
+        assert!(!gate.join(&key(1), b"first"));
+        gate.hold(key(1), b"first", hold());
+        assert!(gate.join(&key(1), b"again"));
+        assert!(!gate.join(&key(2), b"other"));
+
+        assert_eq!(gate.settle(&key(1)).unwrap().syn, b"again");
+        assert!(gate.settle(&key(1)).is_none());
+        assert!(!gate.join(&key(1), b"anew"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_is_full_until_one_has_settled() {
+        let mut gate = Gate::default();
+        for port in (1..).take(HALF_OPEN) {
+            assert!(!gate.is_full());
+            gate.hold(key(port), b"syn", hold());
+        }
+
+        assert!(gate.is_full());
+        gate.settle(&key(7));
+        assert!(!gate.is_full());
+        assert_eq!(gate.len(), HALF_OPEN - 1);
+    }
+}

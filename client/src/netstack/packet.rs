@@ -94,6 +94,9 @@ pub(super) struct Datagram<'a> {
 impl<'a> Packet<'a> {
     /// Reads a packet's headers.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Reason> {
+        if bytes.is_empty() {
+            return Err(Reason::Malformed);
+        }
         let packet = match IpVersion::of_packet(bytes) {
             Ok(IpVersion::Ipv4) => Self::parse_v4(bytes)?,
             Ok(IpVersion::Ipv6) => Self::parse_v6(bytes)?,
