@@ -4,6 +4,7 @@
 //! manager) is checked where the command builds its own configuration.
 
 mod explain;
+mod install;
 mod values;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 
 pub(crate) use explain::is_later_flag;
+pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
 pub use values::{DnsChoice, HostsForm, ManagerAddress, Namespace, Output, Progress, TokenFile};
 
 /// Connects a laptop to a Kubernetes cluster.
@@ -60,6 +62,9 @@ pub struct Global {
         global = true
     )]
     pub kubeconfig: Option<PathBuf>,
+    /// Session that the command is about, where several run (not for `connect`)
+    #[arg(long, value_name = "ID", env = "KUBEBRIDGE_SESSION", global = true)]
+    pub session: Option<kubebridge_platform::SessionId>,
     /// Form of what is written to stdout
     #[arg(
         short,
@@ -93,7 +98,7 @@ pub enum Command {
     /// Make the names of a cluster resolve on this machine
     Connect(ConnectArgs),
     /// End the session and restore the machine
-    Disconnect,
+    Disconnect(DisconnectArgs),
     /// Put back what sessions that died left on this machine
     Recover,
     /// Show the session
@@ -110,6 +115,14 @@ pub enum Command {
     Namespace(NamespaceArgs),
     /// Show a manager and a session at work on loopback, without cluster or root
     Demo(DemoArgs),
+    /// Install the manager in the cluster, or add namespaces to what is installed
+    Install(InstallArgs),
+    /// Bring what is installed to this version, with the choices of before
+    Upgrade(InstallArgs),
+    /// Remove from the cluster what was installed
+    Uninstall(UninstallArgs),
+    /// Print the manifests that `install` would apply
+    Manifest(ManifestArgs),
     /// Make an authority and certificates for a manager over a network
     Certs(CertsArgs),
     /// Print the version
@@ -129,9 +142,6 @@ pub struct NamespaceArgs {
     /// The change
     #[command(subcommand)]
     pub change: NamespaceCommand,
-    /// Which session, where several run
-    #[arg(long, value_name = "ID", env = "KUBEBRIDGE_SESSION", global = true)]
-    pub session: Option<String>,
 }
 
 /// How namespaces are changed.
@@ -238,6 +248,20 @@ pub struct ConnectArgs {
     /// Authority of the manager's certificate, PEM
     #[arg(long, value_name = "FILE", env = "KUBEBRIDGE_TLS_CA")]
     pub tls_ca: Option<PathBuf>,
+    /// Program to run while connected, with its arguments; its exit code is ours
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+/// Options of `disconnect`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct DisconnectArgs {
+    /// Session to end, where several run
+    #[arg(value_name = "SESSION", conflicts_with_all = ["all", "session"])]
+    pub id: Option<kubebridge_platform::SessionId>,
+    /// End all sessions
+    #[arg(long, env = "KUBEBRIDGE_ALL", value_parser = FalseyValueParser::new(), conflicts_with = "session")]
+    pub all: bool,
 }
 
 /// Options of `certs`.
@@ -318,8 +342,12 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Failure> {
     let matches = match file {
         None => matches,
         Some(path) => {
-            let mut completed = arguments.to_vec();
+            // Behind `--` are the words of somebody else's program.
+            let end = arguments.iter().position(|word| word == "--");
+            let (own, program) = arguments.split_at(end.unwrap_or(arguments.len()));
+            let mut completed = own.to_vec();
             completed.extend(config::arguments(&path, &Cli::command(), &matches)?);
+            completed.extend_from_slice(program);
             Cli::command()
                 .try_get_matches_from(completed)
                 .map_err(|error| {

@@ -1,10 +1,12 @@
 //! The Kubernetes cluster as the user reaches it: kubeconfig, credentials, API server.
 //!
 //! The only place that knows Kubernetes types. [`PortForward`] is the way to the manager,
-//! [`AccountTokens`] what a session shows there. Changes nothing in the cluster.
+//! [`AccountTokens`] what a session shows there. Changes nothing in the cluster but by [`apply`],
+//! which only installing uses.
 
 mod accounts;
 mod addresses;
+pub mod apply;
 mod credentials;
 mod exec;
 mod expiry;
@@ -46,13 +48,12 @@ use pods::Candidate;
 use problem::{Kind, Place};
 use rights::Right;
 
+use crate::install::manifests::ACCESS as ACCOUNT;
+use crate::install::settings::HOME;
+
 use crate::failure::Failure;
 use crate::originals::Originals;
 
-/// The namespace of the manager.
-const HOME: &str = "kubebridge";
-/// The ServiceAccount that stands for the access to its namespace.
-const ACCOUNT: &str = "kubebridge-access";
 /// Which Pods are the manager's.
 const MANAGER: &str = "app.kubernetes.io/name=traffic-manager";
 /// How long the API server may take for a list of a few Pods.

@@ -4,21 +4,23 @@
 
 mod dns;
 mod namespace;
+mod which;
 
 use std::future::Future;
 
 use kubebridge_platform::Recovered;
 
 use crate::certs;
-use crate::cli::{Cli, Command, Global, HostsCommand, Output};
+use crate::cli::{Cli, Command, DisconnectArgs, Global, HostsCommand, Output};
 use crate::connect;
 use crate::demo;
 use crate::failure::{Exit, Failure};
+use crate::install;
 use crate::output::{print, print_line};
 use crate::progress::Reporter;
-use crate::session::os::{Os, ThisMachine, runtime};
+use crate::session::os::{Os, ThisMachine};
 use crate::skew::CLIENT;
-use crate::status::client::{Session, sessions};
+use crate::status::client::Session;
 use crate::status::server;
 use crate::status::text::{leftover_lines, recovered_lines};
 use crate::status::{
@@ -26,22 +28,31 @@ use crate::status::{
     routes_text, status_document, status_text, version_document,
 };
 
+use which::{Reach, chosen};
+
 /// What repairs the machine, for those who are told that something is left.
 const REPAIR: &str = "sudo kubebridge recover";
 
-/// Runs a command to its end.
+/// Runs a command to its end, and returns the exit code.
 ///
 /// # Errors
 ///
 /// The command failed; the failure has the exit code.
-pub async fn run(cli: &Cli) -> Result<(), Failure> {
-    match &cli.command {
-        Command::Connect(arguments) => connect::connect(arguments, &cli.global).await,
-        Command::Disconnect => disconnect(&cli.global).await,
+pub async fn run(cli: &Cli) -> Result<u8, Failure> {
+    let done: Result<(), Failure> = match &cli.command {
+        // A session is a big future, and the compiler asks how big.
+        Command::Connect(arguments) => {
+            return Box::pin(connect::connect(arguments, &cli.global)).await;
+        }
+        Command::Disconnect(arguments) => disconnect(arguments, &cli.global).await,
         Command::Recover => recover(&cli.global).await,
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
+        Command::Install(arguments) => install::install(arguments, &cli.global).await,
+        Command::Upgrade(arguments) => install::upgrade(arguments, &cli.global).await,
+        Command::Uninstall(arguments) => install::uninstall(arguments, &cli.global).await,
+        Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,
         Command::Dns(asked) => dns::run(asked, &cli.global).await,
@@ -53,24 +64,35 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             }
             Ok(())
         }
-    }
+    };
+    done.map(|()| 0)
 }
 
-async fn disconnect(global: &Global) -> Result<(), Failure> {
+async fn disconnect(arguments: &DisconnectArgs, global: &Global) -> Result<(), Failure> {
     let reporter = Reporter::stderr(global.progress);
-    let found = sessions(&runtime()).await?;
-    let none = found.is_empty();
-    let mut failure = None;
-    for session in found {
-        let id = session.id.clone();
-        let progress = |text: &str| reporter.say(&format!("session {id}: {text}"));
-        match session.disconnect(progress).await {
-            Ok(()) => reporter.say(&format!("session {id}: disconnected")),
-            Err(error) => {
-                failure = Some(Failure::new(Exit::HostOs, error).context(format!("session {id}")));
-            }
-        }
+    let mut which = global.clone();
+    if arguments.id.is_some() {
+        which.session.clone_from(&arguments.id);
     }
+    let reach = if arguments.all {
+        Reach::All
+    } else {
+        Reach::One
+    };
+    let found = chosen(&which, reach).await?;
+    let none = found.is_empty();
+    let reporting = &reporter;
+    // The resolvers of all answer on meanwhile: one after the other would take that often as long.
+    let ended = futures::future::join_all(found.into_iter().map(|session| async move {
+        let id = session.id.clone();
+        let progress = |text: &str| reporting.say(&format!("session {id}: {text}"));
+        let ended = session.disconnect(progress).await;
+        if ended.is_ok() {
+            reporting.say(&format!("session {id}: disconnected"));
+        }
+        ended.map_err(|error| Failure::new(Exit::HostOs, error).context(format!("session {id}")))
+    }));
+    let failure = ended.await.into_iter().find_map(Result::err);
     if none {
         reporter.say("no session");
     }
@@ -118,9 +140,8 @@ async fn recover(global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Repairs what dead sessions left, while no session can start.
+/// Repairs what dead sessions left.
 async fn recover_machine(machine: &ThisMachine) -> Result<Vec<Recovered>, Failure> {
-    let _held = machine.hold()?;
     let mut recovered = machine.recover().await?;
     for session in server::remove_dead(machine.runtime()) {
         let socket = "control socket removed".to_owned();
@@ -169,14 +190,15 @@ async fn leftovers() -> Leftovers {
     }
 }
 
-/// Asks every session; one that dies meanwhile or hangs is told of and passed over.
+/// Asks the sessions that are meant; one that dies meanwhile or hangs is told of and passed over.
 async fn ask_all<T, F: Future<Output = anyhow::Result<T>>>(
     global: &Global,
+    reach: Reach,
     ask: impl Fn(Session) -> F,
 ) -> Result<Vec<T>, Failure> {
     let reporter = Reporter::stderr(global.progress);
     let mut reports = Vec::new();
-    for session in sessions(&runtime()).await? {
+    for session in chosen(global, reach).await? {
         let id = session.id.clone();
         match ask(session).await {
             Ok(report) => reports.push(report),
@@ -187,7 +209,7 @@ async fn ask_all<T, F: Future<Output = anyhow::Result<T>>>(
 }
 
 async fn status(global: &Global) -> Result<(), Failure> {
-    let reports = ask_all(global, Session::status).await?;
+    let reports = ask_all(global, Reach::All, Session::status).await?;
     let left = leftovers().await;
     match global.output {
         Output::Json => print_line(&status_document(&reports, &left)),
@@ -204,7 +226,7 @@ async fn status(global: &Global) -> Result<(), Failure> {
 }
 
 async fn routes(global: &Global) -> Result<(), Failure> {
-    let reports = ask_all(global, Session::routes).await?;
+    let reports = ask_all(global, Reach::One, Session::routes).await?;
     let left = leftovers().await;
     match global.output {
         Output::Json => print_line(&routes_document(&reports, &left)),
@@ -221,7 +243,7 @@ async fn routes(global: &Global) -> Result<(), Failure> {
 }
 
 async fn hosts(global: &Global) -> Result<(), Failure> {
-    let reports = ask_all(global, Session::hosts).await?;
+    let reports = ask_all(global, Reach::One, Session::hosts).await?;
     let left = leftovers().await;
     match global.output {
         Output::Json => print_line(&hosts_document(&reports, &left)),

@@ -1,5 +1,7 @@
 //! `kubebridge connect`: arguments become a configuration, and a session runs until it is stopped.
 
+mod program;
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,10 +11,12 @@ use kubebridge_dns::name::Name;
 use kubebridge_platform::intent::{DnsIntent, Intent};
 use kubebridge_platform::net::Ipv4Net;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{NoTokens, TokenFiles, TokenSource};
+use crate::background;
 use crate::cli::{
     ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
 };
@@ -24,7 +28,8 @@ use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
-use crate::session::run;
+use crate::session::run::{Surroundings, run};
+use program::{Program, Signals};
 
 /// Requests to end a session that wait to be read: one of each kind, and some impatience.
 pub(crate) const STOPS: usize = 8;
@@ -61,7 +66,7 @@ impl Config {
     pub fn resolve(arguments: &ConnectArgs, global: &Global) -> Result<Self, Failure> {
         let ConnectArgs {
             manager,
-            foreground,
+            foreground: _,
             dns,
             hosts,
             probe,
@@ -71,18 +76,18 @@ impl Config {
             tls_cert,
             tls_key,
             tls_ca,
+            program: _,
         } = arguments;
+        if let Some(session) = &global.session {
+            return Err(Failure::usage(format!(
+                "--session {session} names a session that is there; connect makes a new one"
+            )));
+        }
         let tls = tls_files(tls_cert.as_ref(), tls_key.as_ref(), tls_ca.as_ref())?;
         let target = target(manager.as_ref(), tls, global)?;
         let mut names = namespaces(&global.namespaces);
         if names.is_empty() && matches!(target, Target::Address { .. }) {
             names.push(Namespace::default().to_string());
-        }
-        if !foreground {
-            return Err(Failure::usage(
-                "connect needs --foreground: sessions in the background are not built yet",
-            )
-            .with_hint("add --foreground; Ctrl-C or `kubebridge disconnect` ends the session"));
         }
         let mut token_files = TokenFiles::default();
         for TokenFile { namespace, path } in tokens {
@@ -123,6 +128,17 @@ pub enum Target {
     Cluster(Source),
 }
 
+impl Target {
+    /// Returns the context of the kubeconfig, where one leads to the manager.
+    #[must_use]
+    pub fn context(&self) -> Option<&str> {
+        match self {
+            Self::Address { .. } => None,
+            Self::Cluster(source) => source.context.as_deref(),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +157,7 @@ impl Config {
     /// # Errors
     ///
     /// It cannot be used; exit code 78, or 64 for a context that is not there.
-    async fn complete(self) -> Result<Self, Failure> {
+    pub(crate) async fn complete(self) -> Result<Self, Failure> {
         let Target::Cluster(source) = self.target else {
             return Ok(self);
         };
@@ -287,17 +303,66 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
     names
 }
 
-/// Runs a session on this machine until it is stopped.
+/// Connects, and leaves the session in the background or stays until it is stopped.
 ///
 /// # Errors
 ///
 /// It could not be connected, or not everything could be undone.
-pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
+pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<u8, Failure> {
+    if !arguments.program.is_empty() {
+        beside_program(arguments, global).await
+    } else if arguments.foreground {
+        foreground(arguments, global).await.map(|()| 0)
+    } else {
+        background::command::connect().await.map(|()| 0)
+    }
+}
+
+/// Runs a session for as long as a program runs, and returns the program's exit code.
+async fn beside_program(arguments: &ConnectArgs, global: &Global) -> Result<u8, Failure> {
+    let config = Config::resolve(arguments, global)?.complete().await?;
+    let (stop_sender, stops) = mpsc::channel(STOPS);
+    let (connected, is_connected) = oneshot::channel();
+    let (code_sender, code) = oneshot::channel();
+    // stdout is the program's.
+    let reporter = Arc::new(Reporter::new(global.progress, Box::new(std::io::stderr())));
+    let over = CancellationToken::new();
+    let program = Program {
+        words: arguments.program.clone(),
+        connected: is_connected,
+        over: over.clone(),
+        stops: stop_sender.clone(),
+        reporter: Arc::clone(&reporter),
+    };
+    let running = program.run(Signals::new()?, code_sender);
+    let _running = AbortOnDropHandle::new(tokio::spawn(running));
+    let surroundings = Surroundings {
+        reporter,
+        stop_sender,
+        stops,
+        connected: Some(connected),
+        log: None,
+    };
+    let outcome = run(&ThisMachine::default(), config, surroundings).await;
+    // A program that still runs ends now; there is none where the session was never connected.
+    over.cancel();
+    let code = code.await;
+    outcome.map(|()| code.unwrap_or(Exit::Other as u8))
+}
+
+async fn foreground(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
     let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
     let reporter = Arc::new(Reporter::stderr(global.progress));
-    run::run(&ThisMachine::default(), config, reporter, sender, stops).await
+    let surroundings = Surroundings {
+        reporter,
+        stop_sender: sender,
+        stops,
+        connected: None,
+        log: None,
+    };
+    run(&ThisMachine::default(), config, surroundings).await
 }
 
 /// Turns signals into stops, from now on until the handle is dropped.

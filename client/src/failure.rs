@@ -26,6 +26,23 @@ pub enum Exit {
     File = 78,
 }
 
+impl Exit {
+    /// Reads the code that another process of ours ended with.
+    #[must_use]
+    pub fn from_code(code: u8) -> Self {
+        let all = [
+            Self::Usage,
+            Self::Unreachable,
+            Self::HostOs,
+            Self::Busy,
+            Self::Privilege,
+            Self::File,
+        ];
+        let known = all.into_iter().find(|exit| *exit as u8 == code);
+        known.unwrap_or(Self::Other)
+    }
+}
+
 /// An error with the exit code it leads to and, where known, the way out.
 #[derive(Debug)]
 pub struct Failure {

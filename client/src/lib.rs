@@ -6,10 +6,12 @@
 pub mod cli;
 pub mod config;
 
+pub mod background;
 pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;
+pub mod install;
 pub mod session;
 
 pub mod access;

@@ -6,11 +6,15 @@ use std::process::ExitCode;
 
 use kubebridge_client::cli::{self, Parsed};
 use kubebridge_client::failure::Failure;
-use kubebridge_client::{command, output};
+use kubebridge_client::{background, command, output};
 
 fn main() -> ExitCode {
-    match start() {
-        Ok(()) => ExitCode::SUCCESS,
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if background::is_session(&arguments) {
+        return background::session::start(&arguments);
+    }
+    match start(&arguments) {
+        Ok(code) => ExitCode::from(code),
         Err(failure) => {
             // Nobody is left to tell when stderr is gone.
             let _ = writeln!(std::io::stderr(), "kubebridge: {failure}");
@@ -19,12 +23,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn start() -> Result<(), Failure> {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    match cli::parse(&arguments)? {
+fn start(arguments: &[OsString]) -> Result<u8, Failure> {
+    match cli::parse(arguments)? {
         Parsed::Print(text) => {
             output::print(&text);
-            Ok(())
+            Ok(0)
         }
         Parsed::Run(cli) => {
             output::start_log(cli.global.verbose);

@@ -15,6 +15,7 @@ use crate::cli::Progress;
 pub struct Reporter {
     form: Form,
     out: Mutex<Box<dyn Write + Send>>,
+    data: Mutex<Box<dyn Write + Send>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +37,13 @@ struct Line<'a> {
 }
 
 impl Reporter {
-    /// Makes a reporter on stderr.
+    /// Makes a reporter on stderr, with data on stdout.
     #[must_use]
     pub fn stderr(progress: Progress) -> Self {
-        Self::new(progress, Box::new(io::stderr()))
+        Self::new(progress, Box::new(io::stderr())).with_data(Box::new(io::stdout()))
     }
 
-    /// Makes a reporter that writes elsewhere.
+    /// Makes a reporter that writes elsewhere, and its data nowhere.
     #[must_use]
     pub fn new(progress: Progress, out: Box<dyn Write + Send>) -> Self {
         let form = match progress {
@@ -53,7 +54,22 @@ impl Reporter {
         Self {
             form,
             out: Mutex::new(out),
+            data: Mutex::new(Box::new(io::sink())),
         }
+    }
+
+    /// Says where data goes, as the document of a session that is connected.
+    #[must_use]
+    pub fn with_data(self, data: Box<dyn Write + Send>) -> Self {
+        Self {
+            data: Mutex::new(data),
+            ..self
+        }
+    }
+
+    /// Writes a line of data.
+    pub fn data(&self, line: &str) {
+        put(&mut **self.data.lock(), line);
     }
 
     /// Reports a step that is done, with what it found.
@@ -120,11 +136,14 @@ impl Reporter {
     }
 
     fn put(&self, text: &str) {
-        let mut out = self.out.lock();
-        // A terminal that is gone must not end the session.
-        let _ = writeln!(out, "{text}");
-        let _ = out.flush();
+        put(&mut **self.out.lock(), text);
     }
+}
+
+fn put(out: &mut dyn Write, text: &str) {
+    // A terminal that is gone must not end the session.
+    let _ = writeln!(out, "{text}");
+    let _ = out.flush();
 }
 
 impl fmt::Debug for Reporter {

@@ -2,6 +2,7 @@
 //!
 //! Pure. [`run`] carries the effects out and reports back; nothing here waits, reads or writes.
 
+mod claims;
 mod drift;
 mod ending;
 mod events;
@@ -23,6 +24,8 @@ pub enum Step {
     Dial,
     /// Open a session with it and get its routes.
     OpenSession,
+    /// Claim what the cluster has, beside the other sessions of the machine.
+    Claim,
     /// Create the link the resolver lives on.
     Link,
     /// Start the local resolver.
@@ -39,11 +42,12 @@ pub enum Step {
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Recover,
         Self::ReadDns,
         Self::Dial,
         Self::OpenSession,
+        Self::Claim,
         Self::Link,
         Self::Resolver,
         Self::Probe,
@@ -60,6 +64,7 @@ impl Step {
             Self::ReadDns => "read DNS",
             Self::Dial => "dial manager",
             Self::OpenSession => "open session",
+            Self::Claim => "other sessions",
             Self::Link => "link",
             Self::Resolver => "resolver",
             Self::Probe => "probe",
@@ -77,6 +82,7 @@ impl Step {
             Self::Dial | Self::OpenSession | Self::Probe | Self::Verify => true,
             Self::Recover
             | Self::ReadDns
+            | Self::Claim
             | Self::Link
             | Self::Resolver
             | Self::PointOs
@@ -268,7 +274,7 @@ fn end(ending: Ending) -> (State, Option<Effect>) {
 fn undo_from(reached: Step, ending: Ending) -> (State, Option<Effect>) {
     match reached {
         Step::Recover | Step::ReadDns => end(ending),
-        Step::Dial | Step::OpenSession => undo(Undo::CloseSession, ending),
+        Step::Dial | Step::OpenSession | Step::Claim => undo(Undo::CloseSession, ending),
         Step::Link | Step::Resolver | Step::Probe => undo(Undo::RemoveLink, ending),
         Step::PointOs | Step::Hosts | Step::Verify => undo(Undo::RestoreHost, ending),
     }

@@ -189,6 +189,28 @@ pub struct StatusReport {
     pub repairs: RepairsReport,
     /// The steps done, with what they found and how long they took.
     pub steps: Vec<StepReport>,
+    /// The context of the kubeconfig; `None` where the manager is reached by its address.
+    #[serde(default)]
+    pub context: Option<String>,
+    /// The file with the log of a session in the background; `None` in the foreground.
+    #[serde(default)]
+    pub log: Option<String>,
+    /// What another session of this machine has because it came first; `None` if nothing.
+    #[serde(default)]
+    pub withheld: Option<WithheldReport>,
+}
+
+/// What another session has because it came first; it is ours when that one leaves.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct WithheldReport {
+    /// That session.
+    pub session: String,
+    /// What its cluster is called.
+    pub name: String,
+    /// The domains it has.
+    pub domains: Vec<String>,
+    /// The number of names that have no hosts line for its sake.
+    pub hosts_names: usize,
 }
 
 /// How long the tokens last by which the session has its namespaces. The first that expires counts.

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::claims::{Claims, ClaimsError, Clash, Withheld};
 use crate::dns::DnsError;
 use crate::fs::FsError;
 use crate::hosts::file::HostsError;
@@ -61,6 +62,9 @@ pub struct Applied {
     pub conflicts: Vec<HostsConflict>,
     /// Parts of the intent that could not be had.
     pub warnings: Vec<String>,
+    /// What another session has, because it came first.
+    #[serde(default)]
+    pub withheld: Option<Withheld>,
 }
 
 /// A hosts name that was not written.
@@ -86,6 +90,8 @@ pub struct Verified {
     pub repairs: Vec<String>,
     /// The hosts names that are not written because someone else has them, as of now.
     pub conflicts: Vec<HostsConflict>,
+    /// What another session has now, because it came first.
+    pub withheld: Option<Withheld>,
     /// The link, if it had been removed and was made anew.
     pub link: Option<Relinked>,
     /// What could not be looked at or put back.
@@ -108,12 +114,18 @@ pub struct Relinked {
 /// Why the operating system could not be brought where it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// Another session runs on this machine.
-    #[error("another session is running{}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    /// Another process of ours has been changing this machine for too long.
+    #[error("another kubebridge is changing this machine{}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Busy {
-        /// Its process, if it has said so yet.
+        /// It, if it has said so yet.
         pid: Option<u32>,
     },
+    /// Another session has what this one claims.
+    #[error("{0}")]
+    Clash(Box<Clash>),
+    /// The claims are not acceptable.
+    #[error("claims refused")]
+    Claims(#[source] ClaimsError),
     /// The intent itself is not acceptable.
     #[error("intent refused")]
     Intent(#[source] IntentError),
@@ -145,9 +157,17 @@ pub enum HostError {
 
 /// The operating system as a session sees it.
 ///
-/// Order of use: `open` once, `apply` as often as the wish changes, `verify` whenever something may
+/// Order of use: `claim` and `open` once, `apply` as often as the wish changes, `verify` whenever something may
 /// have changed behind our back, `undo` once; then the link may be dropped.
 pub trait Host: Send {
+    /// Takes what the session has for itself, in place of what it claimed before.
+    ///
+    /// Empty claims give everything up. An error leaves what was claimed before.
+    fn claim(&mut self, claims: &Claims) -> impl Future<Output = Result<(), HostError>> + Send {
+        let _ = claims;
+        async { Ok(()) }
+    }
+
     /// Creates the link.
     ///
     /// Called again it makes another link; the old one must be dropped before.

@@ -15,6 +15,8 @@ pub mod scope;
 
 pub mod intent;
 
+pub mod claims;
+
 pub mod host;
 
 pub mod fs;
@@ -41,6 +43,7 @@ pub mod clock;
 
 pub mod watch;
 
+pub use claims::{Claims, Clash, Contested, Withheld};
 pub use clock::Clock;
 pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
 pub use dns::{DnsError, read_host_dns};

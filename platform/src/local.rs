@@ -7,38 +7,48 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::fs::{FsError, Lock, make_dir};
+use crate::claims::registry::Entry;
+use crate::claims::{Claimant, Claims, Withheld};
+use crate::fs::make_dir;
 use crate::host::{Applied, Host, HostError, Link, LinkSpec, Undone, Verified};
 use crate::hosts::file::HostsFile;
-use crate::intent::{HostsLine, Intent};
+use crate::intent::{DnsIntent, HostsLine, Intent};
 use crate::journal::{Change, Journal};
 use crate::link::{self, LinkPlan};
 use crate::sys::{SessionId, Sys};
 use dns::LinkDns;
 use files::Files;
+use sharing::Wish;
 
 mod dns;
 mod files;
+mod sharing;
 mod verify;
 
-/// This machine, for one session; at most one exists per machine.
+/// This machine, for one session.
 #[derive(Debug)]
 pub struct LocalHost {
     sys: Sys,
+    session: SessionId,
     files: Arc<Mutex<Files>>,
     link: Option<OpenLink>,
     dns: Option<LinkDns>,
     /// What the last `apply` asked for.
     wanted: Wanted,
-    /// Held until drop.
-    _lock: Lock,
+    /// What the session has for itself.
+    claims: Arc<Mutex<Option<Entry>>>,
 }
 
 /// The wish that `verify` holds the machine against.
 #[derive(Debug, Default)]
 struct Wanted {
-    dns: Option<crate::intent::DnsIntent>,
+    /// As the session asked for it.
+    asked: Intent,
+    /// Who had come before when the rest was made of it.
+    earlier: Vec<Claimant>,
+    dns: Option<DnsIntent>,
     hosts: Arc<Vec<HostsLine>>,
+    withheld: Option<Withheld>,
 }
 
 /// The link that was handed out.
@@ -50,28 +60,19 @@ struct OpenLink {
 }
 
 impl LocalHost {
-    /// Takes the machine for one session and starts its journal.
+    /// Starts the journal of a session.
     pub fn new(sys: Sys, session: SessionId) -> Result<Self, HostError> {
         make_dir(&sys.runtime_dir, 0o755, &sys.faults).map_err(HostError::Files)?;
-        let path = sys.session_lock();
-        let lock = Lock::try_acquire(&path, &sys.faults).map_err(HostError::Files)?;
-        let Some(mut lock) = lock else {
-            let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
-            return Err(HostError::Busy { pid });
-        };
-        let signed = lock.sign(&format!("{}\n", std::process::id()));
-        signed
-            .map_err(FsError::io("signing", &path))
-            .map_err(HostError::Files)?;
         let journal = Journal::create(&sys, &session).map_err(HostError::Journal)?;
-        let hosts = HostsFile::new(&sys, session, None);
+        let hosts = HostsFile::new(&sys, session.clone(), None);
         Ok(Self {
             sys,
             files: Arc::new(Mutex::new(Files::new(journal, hosts))),
             link: None,
             dns: None,
             wanted: Wanted::default(),
-            _lock: lock,
+            session,
+            claims: Arc::default(),
         })
     }
 
@@ -84,9 +85,17 @@ impl LocalHost {
 }
 
 impl Host for LocalHost {
+    async fn claim(&mut self, claims: &Claims) -> Result<(), HostError> {
+        self.claim_for_itself(claims).await
+    }
+
     async fn open(&mut self, spec: &LinkSpec) -> Result<Link, HostError> {
         self.leave_link().await?;
-        let plan = link::plan(spec, &self.sys.faults)
+        // Another session may be about to take the same name and network.
+        let _machine = self.lock_machine().await?;
+        let mut spec = spec.clone();
+        spec.avoid.extend(self.networks_of_others().await?);
+        let plan = link::plan(&spec, &self.sys.faults)
             .await
             .map_err(HostError::Link)?;
         let seq = self.intend_link(&plan).await?;
@@ -107,13 +116,17 @@ impl Host for LocalHost {
 
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         // What was found valid once is not looked through again: it may be 10,000 lines.
-        if intent.dns != self.wanted.dns || intent.hosts != *self.wanted.hosts {
-            let Intent { dns, hosts } = intent.clone().checked().map_err(HostError::Intent)?;
-            let hosts = Arc::new(hosts);
-            self.wanted = Wanted { dns, hosts };
+        if *intent != self.wanted.asked {
+            self.wanted.asked = intent.clone().checked().map_err(HostError::Intent)?;
+            self.share(Wish::Changed).await?;
+        } else {
+            self.share(Wish::Unchanged).await?;
         }
         let dns = self.wanted.dns.clone();
-        let mut applied = Applied::default();
+        let mut applied = Applied {
+            withheld: self.wanted.withheld.clone(),
+            ..Applied::default()
+        };
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
@@ -142,6 +155,8 @@ impl Host for LocalHost {
         let dns = self.end_dns().await;
         let all = dns.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
+        // Only now: whoever is next finds nothing of ours in the way.
+        self.give_up().await?;
         undone.changes.extend(dns?);
         undone.changes.extend(hosts?);
         if let Some(OpenLink { plan, .. }) = self.link.take() {

@@ -7,8 +7,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::claims::registry;
 use crate::dns::resolved;
-use crate::fs::{FsError, make_dir};
+use crate::fs::FsError;
 use crate::host::HostError;
 use crate::hosts::file::{HostsError, HostsFile};
 use crate::journal::{Change, Journal, JournalError};
@@ -72,10 +73,12 @@ pub async fn leftovers(sys: &Sys) -> Result<Vec<Leftover>, HostError> {
 ///
 /// All are tried; the first failure is returned at the end, its journal kept for the next time.
 pub async fn recover(sys: &Sys) -> Result<Vec<Recovered>, HostError> {
-    let Found { dead, mut failure } = blocking(sys, |sys| {
-        make_dir(&sys.runtime_dir, 0o755, &sys.faults).map_err(HostError::Files)?;
+    let (_machine, Found { dead, mut failure }) = blocking(sys, |sys| {
+        // Two who repair at once would be in each other's way.
+        let machine = registry::lock_machine(&sys)?;
+        registry::remove_dead(&sys).map_err(HostError::Files)?;
         remove_unfinished(&sys);
-        find(&sys)
+        Ok((machine, find(&sys)?))
     })
     .await?;
     let mut recovered = Vec::with_capacity(dead.len());

@@ -55,9 +55,14 @@ impl Sys {
         self.journals().join(format!("{session}.journal"))
     }
 
-    /// Returns the file whose lock says that a session is running on this machine.
-    pub fn session_lock(&self) -> PathBuf {
-        self.runtime_dir.join("session.lock")
+    /// Returns the file whose lock is held while sessions claim, make links or repair.
+    pub fn machine_lock(&self) -> PathBuf {
+        self.runtime_dir.join("machine.lock")
+    }
+
+    /// Returns the folder of what the sessions have for themselves.
+    pub fn claims(&self) -> PathBuf {
+        self.runtime_dir.join("claims")
     }
 
     /// Returns the file whose lock guards our edits of the hosts file.

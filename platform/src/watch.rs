@@ -54,6 +54,8 @@ pub enum Cause {
     Address,
     /// The hosts file was written or replaced.
     Hosts,
+    /// Another session came, went or claimed something else.
+    Sessions,
     /// The machine woke up, says the login manager.
     Woke,
     /// The machine slept, say the clocks.

@@ -5,6 +5,7 @@
 
 mod access;
 mod api_server;
+mod background;
 mod bad_input;
 mod changes;
 mod credentials;
@@ -14,6 +15,7 @@ mod dns_trace;
 mod drift;
 mod figures;
 mod hosts_shapes;
+mod install;
 mod kills;
 mod loops;
 mod manager;

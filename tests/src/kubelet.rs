@@ -22,7 +22,9 @@ const NODE: &str = "
 apiVersion: v1
 kind: Node
 metadata: {name: node}
----
+";
+
+const NAMESPACE: &str = "
 apiVersion: v1
 kind: Namespace
 metadata: {name: kubebridge}
@@ -38,8 +40,18 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Registers the node and serves port-forwards to its Pods, of which there are none yet.
+    /// Registers the node and serves port-forwards to its Pods, of which there are none yet; makes
+    /// the manager's namespace.
     pub fn start(lab: &Lab) -> Result<Self> {
+        Self::start_with(lab, &format!("{NODE}---{NAMESPACE}"))
+    }
+
+    /// As [`start`](Self::start), where the namespace is for somebody else to make.
+    pub fn start_alone(lab: &Lab) -> Result<Self> {
+        Self::start_with(lab, NODE)
+    }
+
+    fn start_with(lab: &Lab, with: &str) -> Result<Self> {
         let folder = lab.folder.path();
         let file = folder.join("pods");
         fs::write(&file, "")?;
@@ -55,7 +67,7 @@ impl Kubelet {
             .arg("--pods")
             .arg(&file);
         let daemon = Daemon::start("kubelet", &lab.logs(), command)?;
-        lab.api.apply(&lab.node, NODE)?;
+        lab.api.apply(&lab.node, with)?;
         patch_status(
             lab,
             &["node", "node"],
@@ -94,6 +106,23 @@ spec:
             ),
         )?;
         self.set_ready(lab, name, false)
+    }
+
+    /// Takes a Pod that a controller has made: it is on this node from now on, its loopback is
+    /// `address`.
+    pub fn adopt(&self, lab: &Lab, name: &str, address: &str) -> Result<()> {
+        self.pods.lock().push((name.to_owned(), address.to_owned()));
+        self.write()?;
+        let file = lab.folder.path().join("binding.json");
+        let binding = serde_json::json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node"},
+        });
+        fs::write(&file, binding.to_string())?;
+        let path = format!("/api/v1/namespaces/{HOME}/pods/{name}/binding");
+        let file = file.display().to_string();
+        lab.kubectl(&["create", "--raw", &path, "-f", &file])?;
+        Ok(())
     }
 
     /// Says whether a Pod is ready, as the kubelet does after its probe.

@@ -16,11 +16,13 @@ pub mod daemon;
 pub mod machine;
 
 pub mod control_plane;
+pub mod controllers;
 pub mod coredns;
 pub mod kubelet;
 pub mod laptop;
 pub mod nameserver;
 pub mod outside;
+pub mod pod;
 pub mod relay;
 
 pub mod wire;

@@ -9,22 +9,20 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 8] = [
+const LATER_FLAGS: [&str; 6] = [
     "--dry-run",
     "--exclude-cidr",
     "--include-cidr",
     "--mode",
     "--retake",
     "--anonymize",
-    "--dns-service",
-    "--force",
 ];
 
 /// Values of `--dns` whose feature is not there yet.
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 14] = [
+const LATER_COMMANDS: [&str; 10] = [
     "clean",
     "completions",
     "doctor",
@@ -32,13 +30,9 @@ const LATER_COMMANDS: [&str; 14] = [
     "forward",
     "gather-logs",
     "host",
-    "install",
     "install-recovery",
-    "manifest",
     "namespace",
     "trace",
-    "uninstall",
-    "upgrade",
 ];
 
 /// Turns clap's outcome into text to print (help) or a usage failure.

@@ -120,7 +120,7 @@ fn commands_that_are_not_there_yet_are_not_listed() {
     };
 
     assert!(help.contains("connect") && help.contains("demo"));
-    assert!(!help.contains("doctor") && !help.contains("install"));
+    assert!(!help.contains("doctor") && !help.contains("gather-logs"));
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub(super) enum Kind {
     Forbidden,
     /// What was asked for is not there.
     Missing,
+    /// Somebody else holds what was to be changed.
+    Conflict,
     /// A file cannot be used.
     File,
 }
@@ -108,6 +110,7 @@ impl Problem {
     fn exit(&self) -> Exit {
         match self.kind {
             Kind::Unreachable | Kind::Untrusted | Kind::Missing => Exit::Unreachable,
+            Kind::Conflict => Exit::Busy,
             Kind::Unauthorized | Kind::Forbidden => Exit::Privilege,
             Kind::File => Exit::File,
         }
@@ -166,7 +169,15 @@ fn api(place: &Place, doing: &str, status: &kube::core::Status) -> Problem {
             "log in again; kubectl --context {} version shows when it works",
             place.context
         )),
-        403 => Problem::new(Kind::Forbidden, format!("{doing}: {said}")),
+        // Rights that may not be given are listed on lines of their own.
+        403 => Problem::new(
+            Kind::Forbidden,
+            format!("{doing}: {}", joined_lines(&status.message)),
+        ),
+        409 => Problem::new(
+            Kind::Conflict,
+            format!("{doing}: {}", joined_lines(&status.message)),
+        ),
         404 => Problem::new(Kind::Missing, format!("{doing}: {said}")),
         // What a gateway makes of a request whose upgrade it has dropped.
         400 if said.contains("pgrade request required") => blocked(place, doing, &said),
@@ -285,6 +296,14 @@ const MOST_SAID: usize = 300;
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim();
     line.chars().take(MOST_SAID).collect()
+}
+
+/// The longest list of an API server's that is repeated: the rights of a Role are in it.
+const MOST_LISTED: usize = 2000;
+
+fn joined_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.join(" ").trim().chars().take(MOST_LISTED).collect()
 }
 
 /// Looks for an error of one type among the sources, also inside of input-output errors.

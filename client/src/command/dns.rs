@@ -2,6 +2,7 @@
 
 use kubebridge_platform::{Sys, flush_caches};
 
+use super::which::Reach;
 use super::{ask_all, leftovers, no_session, print_leftovers};
 use crate::cli::{DnsCommand, Global, Output, QuestionArgs};
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ pub(super) async fn run(command: &DnsCommand, global: &Global) -> Result<(), Fai
     match command {
         DnsCommand::Trace { question, fresh } => {
             let (name, rtype) = words(question);
-            let reports = ask_all(global, |session| {
+            let reports = ask_all(global, Reach::One, |session| {
                 let (name, rtype, fresh) = (name.clone(), rtype.clone(), *fresh);
                 async move { session.trace(&name, &rtype, fresh).await }
             });
@@ -26,7 +27,7 @@ pub(super) async fn run(command: &DnsCommand, global: &Global) -> Result<(), Fai
         }
         DnsCommand::Query { question } => {
             let (name, rtype) = words(question);
-            let reports = ask_all(global, |session| {
+            let reports = ask_all(global, Reach::One, |session| {
                 let (name, rtype) = (name.clone(), rtype.clone());
                 async move { session.query(&name, &rtype).await }
             });
@@ -34,7 +35,7 @@ pub(super) async fn run(command: &DnsCommand, global: &Global) -> Result<(), Fai
         }
         DnsCommand::Flush => flush(global).await,
         DnsCommand::Upstreams => {
-            let reports = ask_all(global, Session::upstreams).await?;
+            let reports = ask_all(global, Reach::One, Session::upstreams).await?;
             show(global, &reports, dns_upstreams_document, upstreams_text).await
         }
     }
@@ -42,7 +43,7 @@ pub(super) async fn run(command: &DnsCommand, global: &Global) -> Result<(), Fai
 
 /// The system's caches are emptied without a session too: what they hold may be older than it.
 async fn flush(global: &Global) -> Result<(), Failure> {
-    let reports = ask_all(global, Session::flush).await?;
+    let reports = ask_all(global, Reach::All, Session::flush).await?;
     flush_caches(&Sys::default()).await;
     let reporter = Reporter::stderr(global.progress);
     reporter.say("the system was told to empty its DNS cache");

@@ -12,6 +12,7 @@ fn once() -> DemoArgs {
 
 fn global() -> Global {
     Global {
+        session: None,
         namespaces: Vec::new(),
         context: None,
         kubeconfig: None,

@@ -33,9 +33,11 @@ impl<O: Os> Parts<'_, O> {
         let Verified {
             repairs,
             conflicts,
+            withheld,
             link,
             troubles,
         } = verified;
+        self.note_withheld(withheld);
         if let Some(relinked) = link {
             self.take_link(relinked).await;
         }

@@ -15,6 +15,7 @@ impl<O: Os> Parts<'_, O> {
         self.watch = None;
         self.intent = Intent::default();
         let changes = self.apply().await?;
+        self.give_up().await?;
         self.board.note(|facts| {
             facts.dns.applied = false;
             facts.hosts.lines = 0;

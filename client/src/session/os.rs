@@ -4,7 +4,6 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use kubebridge_platform::fs::{Lock, make_dir};
 use kubebridge_platform::host::{Host, HostDns, HostError, Link};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
@@ -27,11 +26,11 @@ pub trait Os: Send + Sync {
     /// Repairs what dead sessions left, and says what that was.
     fn recover(&self) -> impl Future<Output = Result<Vec<Recovered>, Failure>> + Send;
 
-    /// Takes the machine for one session.
+    /// Gets hold of the machine for one session.
     ///
     /// # Errors
     ///
-    /// Another session has it, or this user may not.
+    /// This user may not.
     fn take(&self, session: &SessionId) -> Result<Self::Host, Failure>;
 
     /// Reads how the machine resolves names.
@@ -70,30 +69,6 @@ impl ThisMachine {
     pub async fn leftovers(&self) -> Result<Vec<Leftover>, Failure> {
         leftovers(&self.sys).await.map_err(host_failure)
     }
-
-    /// Keeps other sessions off the machine until the lock is dropped.
-    ///
-    /// # Errors
-    ///
-    /// This user may not, or a session is running.
-    pub fn hold(&self) -> Result<Lock, Failure> {
-        check_privilege(geteuid())?;
-        let files = |error| host_failure(HostError::Files(error));
-        make_dir(&self.sys.runtime_dir, 0o755, &self.sys.faults).map_err(files)?;
-        let path = self.sys.session_lock();
-        match Lock::try_acquire(&path, &self.sys.faults).map_err(files)? {
-            Some(mut lock) => {
-                // Only for the words of whoever finds it taken.
-                let _ = lock.sign(&format!("{}\n", std::process::id()));
-                Ok(lock)
-            }
-            None => {
-                // Whoever just took it has not signed it yet.
-                let pid = Lock::signature(&path).and_then(|text| text.trim().parse().ok());
-                Err(host_failure(HostError::Busy { pid }))
-            }
-        }
-    }
 }
 
 fn check_privilege(user: Uid) -> Result<(), Failure> {
@@ -111,6 +86,7 @@ impl Os for ThisMachine {
     type Host = LocalHost;
 
     async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
+        check_privilege(geteuid())?;
         recover(&self.sys).await.map_err(|error| {
             host_failure(error)
                 .context("repairing what a dead session left")
@@ -164,9 +140,11 @@ pub fn runtime() -> PathBuf {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
-    let busy = match &error {
-        HostError::Busy { .. } => true,
-        HostError::Intent(_)
+    let hint = match &error {
+        HostError::Busy { .. } => Some("try again when it has ended".to_owned()),
+        HostError::Clash(clash) => Some(format!("kubebridge disconnect {}", clash.other)),
+        HostError::Claims(_)
+        | HostError::Intent(_)
         | HostError::Files(_)
         | HostError::Journal(_)
         | HostError::Link(_)
@@ -174,12 +152,12 @@ pub fn host_failure(error: HostError) -> Failure {
         | HostError::Hosts(_)
         | HostError::NoLink
         | HostError::Worker
-        | HostError::Ended => false,
+        | HostError::Ended => None,
     };
-    if busy {
-        return Failure::new(Exit::Busy, error).with_hint("kubebridge disconnect");
+    match hint {
+        Some(hint) => Failure::new(Exit::Busy, error).with_hint(hint),
+        None => Failure::new(Exit::HostOs, error),
     }
-    Failure::new(Exit::HostOs, error)
 }
 
 fn os_failure(
@@ -208,7 +186,7 @@ mod tests {
             (
                 HostError::Busy { pid: Some(7) },
                 Exit::Busy,
-                Some("kubebridge disconnect"),
+                Some("try again"),
             ),
             (HostError::NoLink, Exit::HostOs, None),
         ];

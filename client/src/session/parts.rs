@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubebridge_platform::claims::Withheld;
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::tun::{Packets, Tun};
@@ -19,6 +20,7 @@ use tonic::transport::Channel;
 use super::hosts::HostsKeeper;
 use super::os::Os;
 use super::{Health, Step, Stop, steps};
+use crate::background::log::LogFile;
 use crate::connect::Config;
 use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
@@ -57,9 +59,12 @@ pub(super) struct Parts<'os, O: Os> {
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
+    /// What of it another session has.
+    pub(super) withheld: Option<Withheld>,
     pub(super) hosts: Option<HostsKeeper>,
     pub(super) stale: Arc<StaleAnswers>,
     pub(super) clock: Clock,
+    pub(super) log: Option<Arc<LogFile>>,
     pub(super) watch: Option<DriftWatch>,
     /// What was noticed and not looked into yet.
     pub(super) drift: Option<Drift>,
@@ -107,6 +112,7 @@ impl<'os, O: Os> Parts<'os, O> {
         reporter: Arc<Reporter>,
         stops: mpsc::Sender<Stop>,
         clock: Clock,
+        log: Option<Arc<LogFile>>,
     ) -> Self {
         let stale = Arc::new(StaleAnswers::default());
         board.note(|facts| facts.stale = Some(Arc::clone(&stale)));
@@ -128,9 +134,11 @@ impl<'os, O: Os> Parts<'os, O> {
             watching: None,
             zones: None,
             intent: Intent::default(),
+            withheld: None,
             hosts: None,
             stale,
             clock,
+            log,
             watch: None,
             drift: None,
             second_look: None,
@@ -144,6 +152,7 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::ReadDns => steps::read_dns(self).await,
             Step::Dial => steps::dial(self).await,
             Step::OpenSession => steps::open_session(self).await,
+            Step::Claim => steps::claim(self).await,
             Step::Link => steps::link(self).await,
             Step::Resolver => steps::resolver(self),
             Step::Probe => steps::probe(self).await,

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kubebridge_platform::sys::SessionId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::os::Os;
 use super::parts::Parts;
 use super::{Effect, Ending, Event, State, Step, Stop, Undo, handle};
+use crate::background::log::LogFile;
 use crate::cli::Output;
 use crate::connect::Config;
 use crate::failure::{Exit, Failure};
-use crate::output::print_line;
 use crate::progress::Reporter;
 use crate::status::board::{Board, Identity, Phase};
 use crate::status::{Leftovers, status_document};
@@ -25,23 +25,40 @@ use crate::status::{Leftovers, status_document};
 /// settings every 5 s, and shall not meet a dead address meanwhile.
 const LINGER: Duration = Duration::from_secs(6);
 
+/// What a session is run with.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// What the user sees.
+    pub reporter: Arc<Reporter>,
+    /// Ends it from within.
+    pub stop_sender: mpsc::Sender<Stop>,
+    /// Who wants it to end.
+    pub stops: mpsc::Receiver<Stop>,
+    /// Is told the session's id once it is connected.
+    pub connected: Option<oneshot::Sender<String>>,
+    /// Its log, where it has one of its own.
+    pub log: Option<Arc<LogFile>>,
+}
+
 /// Runs a session from its first step to its end.
 ///
 /// # Errors
 ///
 /// It could not be connected, a part broke, or not everything could be undone.
-pub async fn run<O: Os>(
-    os: &O,
-    config: Config,
-    reporter: Arc<Reporter>,
-    stop_sender: mpsc::Sender<Stop>,
-    stops: mpsc::Receiver<Stop>,
-) -> Result<(), Failure> {
+pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> Result<(), Failure> {
+    let Surroundings {
+        reporter,
+        stop_sender,
+        stops,
+        connected,
+        log,
+    } = surroundings;
     let id = SessionId::random();
     let clock = os.clock();
     let identity = Identity {
         session: id.to_string(),
         manager: config.target.to_string(),
+        context: config.target.context().map(str::to_owned),
         namespaces: config.namespaces.clone(),
     };
     let board = Arc::new(Board::new(identity, clock.clone()));
@@ -55,7 +72,9 @@ pub async fn run<O: Os>(
             Arc::clone(&reporter),
             stop_sender,
             clock,
+            log,
         ),
+        connected,
         reporter,
         board,
         stops,
@@ -74,6 +93,7 @@ pub async fn run<O: Os>(
 struct Runner<'os, O: Os> {
     output: Output,
     parts: Parts<'os, O>,
+    connected: Option<oneshot::Sender<String>>,
     reporter: Arc<Reporter>,
     board: Arc<Board>,
     stops: mpsc::Receiver<Stop>,
@@ -234,15 +254,19 @@ impl<O: Os> Runner<'_, O> {
         }
     }
 
-    fn announce(&self) {
+    fn announce(&mut self) {
         if self.output == Output::Json {
-            print_line(&status_document(
+            self.reporter.data(&status_document(
                 &[self.board.status()],
                 &Leftovers::default(),
             ));
         }
         self.reporter.connected();
         tracing::info!("connected");
+        if let Some(connected) = self.connected.take() {
+            // Whoever waited and does not any more has said why.
+            let _ = connected.send(self.parts.id.to_string());
+        }
     }
 
     async fn finish(mut self, ending: Ending) -> Result<(), Failure> {

@@ -31,6 +31,14 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
         parts.stops.clone(),
     )
     .map_err(|error| Failure::new(Exit::HostOs, error).context("control socket"))?;
+    if let Some(log) = &parts.log {
+        match log.open(server.folder()) {
+            Ok(path) => parts
+                .board
+                .note(|facts| facts.log = Some(path.display().to_string())),
+            Err(error) => parts.warn_once(format!("no log: {error}")),
+        }
+    }
     parts.server = Some(server);
     let words: Vec<_> = repaired
         .iter()
@@ -40,6 +48,12 @@ pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, F
         })
         .collect();
     Ok(summary(&words, "nothing left over"))
+}
+
+/// Finds out whether the session can be beside the others before anything is changed for it.
+pub(super) async fn claim<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
+    parts.claim().await?;
+    Ok("no clash".to_owned())
 }
 
 pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

@@ -48,11 +48,12 @@ fn the_machine_is_touched_only_after_the_probe_and_verified_last() {
 #[test]
 fn a_failed_step_undoes_what_was_reached_in_reverse() {
     let host = [Undo::RestoreHost, Undo::RemoveLink, Undo::CloseSession];
-    let table: [(Step, &[Undo]); 10] = [
+    let table: [(Step, &[Undo]); 11] = [
         (Step::Recover, &[]),
         (Step::ReadDns, &[]),
         (Step::Dial, &host[2..]),
         (Step::OpenSession, &host[2..]),
+        (Step::Claim, &host[2..]),
         (Step::Link, &host[1..]),
         (Step::Resolver, &host[1..]),
         (Step::Probe, &host[1..]),

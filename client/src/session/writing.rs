@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kubebridge_platform::host::{Host, HostError, HostsConflict};
-use kubebridge_platform::intent::{HostsLine, Intent};
+use kubebridge_platform::host::{Applied, Host, HostError};
+use kubebridge_platform::intent::Intent;
 use tokio::time::Instant;
 
 use super::hosts::HostsKeeper;
@@ -13,7 +13,6 @@ use super::steps::missing;
 use crate::apply::{DnsPlan, HostsPolicy, dns_plan, networks};
 use crate::before::Lookback;
 use crate::failure::{Exit, Failure};
-use crate::status::HostsLineReport;
 use crate::status::board::Followed;
 use crate::zones::{ZoneNames, Zones};
 
@@ -24,8 +23,7 @@ impl<O: Os> Parts<'_, O> {
             return Ok(Vec::new());
         };
         let applied = host.apply(&self.intent).await.map_err(host_failure)?;
-        self.note_applied(applied.warnings, applied.conflicts);
-        Ok(applied.changes)
+        Ok(self.note_applied(applied))
     }
 
     /// Writes the hosts lines wanted now and returns their number.
@@ -34,8 +32,7 @@ impl<O: Os> Parts<'_, O> {
             return Ok(0);
         };
         self.intent.hosts = hosts.plan();
-        let lines = self.intent.hosts.len();
-        let listed = self.intent.hosts.iter().map(line_report).collect();
+        let mut lines = 0;
         let outcome = self.apply_hosts().await;
         let outcome = outcome.map(|changes| {
             if !changes.is_empty() {
@@ -49,11 +46,10 @@ impl<O: Os> Parts<'_, O> {
                 .as_ref()
                 .err()
                 .map(|failure| format!("{:#}", failure.error));
+            if error.is_none() {
+                lines = self.list_hosts();
+            }
             self.board.note(|facts| {
-                if error.is_none() {
-                    facts.hosts.lines = lines;
-                    facts.lines = listed;
-                }
                 facts.hosts.conflicts = conflicts;
                 facts.hosts.error = error;
             });
@@ -68,10 +64,7 @@ impl<O: Os> Parts<'_, O> {
             return Ok(Vec::new());
         };
         match host.apply(&self.intent).await {
-            Ok(applied) => {
-                self.note_applied(applied.warnings, applied.conflicts);
-                Ok(applied.changes)
-            }
+            Ok(applied) => Ok(self.note_applied(applied)),
             Err(error @ HostError::Dns(_)) => {
                 let trouble = format!("{:#}", host_failure(error).error);
                 tracing::warn!(error = %trouble, "system DNS not as wanted");
@@ -82,13 +75,22 @@ impl<O: Os> Parts<'_, O> {
         }
     }
 
-    fn note_applied(&mut self, warnings: Vec<String>, conflicts: Vec<HostsConflict>) {
+    /// Takes down what the host has to say, and returns what it changed.
+    fn note_applied(&mut self, applied: Applied) -> Vec<String> {
+        let Applied {
+            changes,
+            conflicts,
+            warnings,
+            withheld,
+        } = applied;
         for warning in warnings {
             self.warn_once(warning);
         }
         if let Some(hosts) = &mut self.hosts {
             hosts.note_conflicts(conflicts);
         }
+        self.note_withheld(withheld);
+        changes
     }
 
     /// Brings the hosts lines up to date; what fails is tried again later.
@@ -118,7 +120,11 @@ impl<O: Os> Parts<'_, O> {
         let is_other_own = namespaces.first() != self.config.namespaces.first();
         tracing::info!(has_moved, "other cluster networks or namespaces");
         self.config.namespaces.clone_from(&namespaces);
-        let mut outcome = self.apply_zones().await;
+        // Another session may have the networks: then nothing is taken over.
+        let mut outcome = self.claim().await;
+        if outcome.is_ok() {
+            outcome = self.apply_zones().await;
+        }
         if is_other_own {
             outcome = self.follow_own().await.and(outcome);
         }
@@ -222,12 +228,5 @@ impl<O: Os> Parts<'_, O> {
             .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
         self.board.note(|facts| facts.dns.domains = domains);
         Ok(())
-    }
-}
-
-fn line_report(line: &HostsLine) -> HostsLineReport {
-    HostsLineReport {
-        address: line.address.to_string(),
-        names: line.names.clone(),
     }
 }

@@ -17,7 +17,7 @@ use self::reports::{
 };
 use super::{
     DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    StaleReport, StatusReport, StepReport, health,
+    StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -57,6 +57,8 @@ pub struct Identity {
     pub session: String,
     /// The manager's address.
     pub manager: String,
+    /// The context of the kubeconfig, if it is reached by one.
+    pub context: Option<String>,
     /// The namespaces it begins with, the session's own first.
     pub namespaces: Vec<String>,
 }
@@ -110,6 +112,10 @@ pub struct Facts {
     pub repairs: Repairs,
     /// The steps done.
     pub steps: Vec<StepReport>,
+    /// Where its log is.
+    pub log: Option<String>,
+    /// What another session has.
+    pub withheld: Option<WithheldReport>,
 }
 
 /// What was put back, and what could not be.
@@ -189,6 +195,8 @@ impl Board {
                 HostError::Dns(_) => of_dns = Some(text.clone()),
                 HostError::Hosts(_) => of_hosts = Some(text.clone()),
                 HostError::Busy { .. }
+                | HostError::Clash(_)
+                | HostError::Claims(_)
                 | HostError::Intent(_)
                 | HostError::Files(_)
                 | HostError::Journal(_)
@@ -272,6 +280,9 @@ impl Board {
             kubernetes,
             repairs: repairs(&facts.repairs, now),
             steps: facts.steps.clone(),
+            context: self.identity.context.clone(),
+            log: facts.log.clone(),
+            withheld: facts.withheld.clone(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kubebridge_platform::SessionId;
 use rustix::process::{Pid, getpid, test_kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -85,9 +86,9 @@ fn sockets(runtime: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     };
     let mut sockets: Vec<_> = entries
         .filter_map(Result::ok)
-        .map(|entry| {
-            let id = entry.file_name().to_string_lossy().into_owned();
-            (id, entry.path().join(SOCKET))
+        .filter_map(|entry| {
+            let id = entry.file_name().to_str()?.parse::<SessionId>().ok()?;
+            Some((id.to_string(), entry.path().join(SOCKET)))
         })
         .collect();
     sockets.sort();

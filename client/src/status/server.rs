@@ -22,11 +22,16 @@ use tracing::Instrument;
 
 use super::board::{Board, Phase};
 use super::{Reply, Request};
+use crate::background::log::{LOG, OLDER};
 use crate::inquiry::Question;
 use crate::session::{State, Stop};
 
 /// The socket's name in the session's folder.
 pub(super) const SOCKET: &str = "control.sock";
+/// The end of a folder's name until it is complete.
+const NEW: &str = "new";
+/// How often a folder is begun anew when a cleaner takes it for a leftover.
+const CREATE_TRIES: u32 = 3;
 /// The longest request; a name of 255 octets has 1,020 in text at most.
 const REQUEST_BYTES: u64 = 4096;
 /// Clients at once: a handful of terminals and a status bar.
@@ -50,13 +55,7 @@ pub fn dead(runtime: &Path) -> Vec<String> {
     };
     let mut dead: Vec<_> = entries
         .filter_map(Result::ok)
-        .filter(|entry| {
-            let listening = std::os::unix::net::UnixStream::connect(entry.path().join(SOCKET));
-            listening.is_err_and(|error| {
-                let kinds = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
-                kinds.contains(&error.kind())
-            })
-        })
+        .filter(|entry| is_dead(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     dead.sort();
@@ -65,8 +64,8 @@ pub fn dead(runtime: &Path) -> Vec<String> {
 
 /// Removes the folders of sessions whose process is gone, and says whose they were.
 ///
-/// To be called with the machine's lock held: a session that is starting has a folder and no
-/// socket for an instant.
+/// A session that is starting right now is not taken for a dead one: its folder has another name
+/// until somebody listens in it, and is locked meanwhile.
 pub fn remove_dead(runtime: &Path) -> Vec<String> {
     let dead = dead(runtime);
     for session in &dead {
@@ -75,8 +74,55 @@ pub fn remove_dead(runtime: &Path) -> Vec<String> {
     dead
 }
 
+fn is_dead(folder: &Path) -> bool {
+    if folder.extension().is_some_and(|end| end == NEW) {
+        return lock_folder(folder).is_ok();
+    }
+    let listening = std::os::unix::net::UnixStream::connect(folder.join(SOCKET));
+    listening.is_err_and(|error| {
+        let kinds = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+        kinds.contains(&error.kind())
+    })
+}
+
+fn lock_folder(folder: &Path) -> io::Result<fs::File> {
+    let open = fs::File::open(folder)?;
+    rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    Ok(open)
+}
+
+/// Makes a session's folder with a socket in it, which appears only when somebody listens.
+fn make_folder(sessions: &Path, session: &str) -> io::Result<(PathBuf, UnixListener)> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(sessions)?;
+    let (new, folder) = (
+        sessions.join(session).with_extension(NEW),
+        sessions.join(session),
+    );
+    let mut tries = 1..CREATE_TRIES;
+    let (_locked, listener) = loop {
+        // Somebody who cleans up may get it between two of these.
+        let made = DirBuilder::new().mode(0o700).create(&new).and_then(|()| {
+            let locked = lock_folder(&new)?;
+            let path = new.join(SOCKET);
+            // Nobody but us can be in the folder between the two calls.
+            let listener = UnixListener::bind(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            Ok((locked, listener))
+        });
+        match made {
+            Err(_) if tries.next().is_some() => remove_folder(&new),
+            made => break made?,
+        }
+    };
+    fs::rename(&new, &folder)?;
+    Ok((folder, listener))
+}
+
 fn remove_folder(folder: &Path) {
-    for gone in [fs::remove_file(folder.join(SOCKET)), fs::remove_dir(folder)] {
+    let files = [SOCKET, LOG, OLDER].map(|name| fs::remove_file(folder.join(name)));
+    for gone in files.into_iter().chain([fs::remove_dir(folder)]) {
         if let Err(error) = gone
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -106,16 +152,7 @@ impl Server {
         board: Arc<Board>,
         stops: mpsc::Sender<Stop>,
     ) -> io::Result<Self> {
-        let sessions = sessions_folder(runtime);
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder.create(&sessions)?;
-        let folder = sessions.join(session);
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        let path = folder.join(SOCKET);
-        // Nobody but us can be in the folder between the two calls.
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let (folder, listener) = make_folder(&sessions_folder(runtime), session)?;
         let shutdown = CancellationToken::new();
         let serving = serve(listener, board, stops, shutdown.clone());
         Ok(Self {
@@ -133,6 +170,12 @@ impl Server {
             self.has_ended = true;
             tracing::error!(?outcome, "control socket ended");
         }
+    }
+
+    /// Returns the session's folder, which nobody else may look into.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Removes the socket, so that the session is no longer found.

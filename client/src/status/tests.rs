@@ -22,6 +22,7 @@ fn board() -> Arc<Board> {
     let identity = Identity {
         session: "0a1b2c3d".to_owned(),
         manager: "127.0.0.1:7080".to_owned(),
+        context: None,
         namespaces: vec!["default".to_owned(), "shop".to_owned()],
     };
     let board = Board::new(identity, Clock::fake().0);
@@ -55,6 +56,7 @@ async fn repairs_are_told_with_their_time_and_the_last_twenty_one_by_one() {
     let identity = Identity {
         session: "0a1b2c3d".to_owned(),
         manager: "127.0.0.1:7080".to_owned(),
+        context: None,
         namespaces: vec!["default".to_owned()],
     };
     let board = Board::new(identity, clock);

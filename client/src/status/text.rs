@@ -7,6 +7,7 @@ use kubebridge_platform::Recovered;
 use super::{
     CredentialsReport, HealthReport, HostsListReport, Leftovers, NamespaceReport, NamespacesReport,
     RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
+    WithheldReport,
 };
 
 /// Shows how a session stands.
@@ -54,6 +55,13 @@ pub fn status_text(report: &StatusReport) -> String {
     let namespaces = report.kubernetes.iter();
     rows.extend(namespaces.map(|namespace| ("routes", of_namespace(namespace))));
     rows.extend(repair_rows(&report.repairs));
+    rows.extend(
+        report
+            .withheld
+            .as_ref()
+            .map(|one| ("other session", withheld(one))),
+    );
+    rows.extend(report.log.clone().map(|log| ("log", log)));
     let mut text = String::new();
     for (label, value) in rows {
         // Writing to a String cannot fail.
@@ -149,6 +157,20 @@ fn health(health: &HealthReport) -> String {
         hosts,
     } = health;
     format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
+}
+
+fn withheld(withheld: &WithheldReport) -> String {
+    let WithheldReport {
+        session,
+        name,
+        domains,
+        hosts_names,
+    } = withheld;
+    let domains = match domains.as_slice() {
+        [] => String::new(),
+        some => format!("{}, ", some.join(", ")),
+    };
+    format!("{session} ({name}) came first and has {domains}{hosts_names} names for the hosts file")
 }
 
 fn stale(stale: &StaleReport) -> Option<String> {

@@ -7,6 +7,7 @@ use crate::intent::DnsIntent;
 use crate::recover::{Leftover, leftovers, recover};
 
 mod crash;
+mod sharing;
 
 struct Machine {
     folder: tempfile::TempDir,
@@ -128,16 +129,6 @@ async fn a_hosts_file_of_a_strange_kind_does_not_keep_a_session_from_ending() {
     host.undo().await.unwrap();
     assert_eq!(machine.journals(), 0);
     assert!(host.verify().await.troubles.is_empty());
-}
-
-#[tokio::test]
-async fn one_session_has_the_machine() {
-    let machine = machine("");
-    let host = machine.host();
-    let second = LocalHost::new(machine.sys.clone(), SessionId::random());
-    assert!(matches!(second, Err(HostError::Busy { pid }) if pid == Some(std::process::id())));
-    drop(host);
-    machine.host();
 }
 
 #[tokio::test]

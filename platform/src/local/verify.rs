@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::sharing::Wish;
 use super::{LocalHost, OpenLink};
 use crate::host::{HostError, Relinked, Verified};
 use crate::link::{self, Condition, LinkPlan};
@@ -16,6 +17,10 @@ impl LocalHost {
             Ok(true) => return verified,
             Err(error) => verified.troubles.push(error),
         }
+        if let Err(error) = self.share(Wish::Unchanged).await {
+            verified.troubles.push(error);
+        }
+        verified.withheld.clone_from(&self.wanted.withheld);
         match self.mend_link(&mut verified.repairs).await {
             Ok(relinked) => verified.link = relinked,
             Err(error) => verified.troubles.push(error),

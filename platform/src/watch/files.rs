@@ -1,4 +1,5 @@
-//! Files that others write: the hosts file, and systemd-resolved's state of our link.
+//! Files that others write: the hosts file, systemd-resolved's state of our link, and what other
+//! sessions claim.
 //!
 //! Folders are watched, because files are replaced; the hosts file itself too, because a mounted
 //! one changes without its folder. Our own writes are noticed like any other.
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::{Cause, Cues};
+use crate::claims::registry::EXTENSION;
 use crate::fs::RootFs;
 use crate::hosts::file::HOSTS;
 use crate::sys::Sys;
@@ -70,6 +72,7 @@ struct Places {
     /// Folders with the name that matters in each.
     folders: Vec<(i32, PathBuf)>,
     link_state: Option<i32>,
+    claims: Option<i32>,
 }
 
 impl Places {
@@ -82,6 +85,7 @@ impl Places {
         let add = |path: &Path, flags| inotify::add_watch(notes, path, flags).ok();
         let mut places = Self {
             link_state: add(&sys.path(LINK_STATE), folder),
+            claims: add(&sys.claims(), folder),
             ..Self::default()
         };
         let mut hosts = vec![sys.path(HOSTS)];
@@ -105,6 +109,10 @@ impl Places {
         if self.link_state == Some(watch) {
             let ours = link.is_some_and(|index| name == index.to_string().as_str());
             return ours.then_some(Cause::DnsSettings);
+        }
+        if self.claims == Some(watch) {
+            let is_claim = Path::new(name).extension() == Some(OsStr::new(EXTENSION));
+            return is_claim.then_some(Cause::Sessions);
         }
         let mut folders = self.folders.iter();
         let ours = |(folder, file): &(i32, PathBuf)| *folder == watch && file.as_os_str() == name;

@@ -92,8 +92,14 @@ impl World {
         let os = Arc::clone(&self.os);
         let (config, sender) = (self.config.clone(), self.stop.clone());
         let stops = self.stops.take().unwrap();
-        let reporter = Arc::new(Reporter::new(Progress::Quiet, Box::new(std::io::sink())));
-        tokio::spawn(async move { run(&*os, config, reporter, sender, stops).await })
+        let surroundings = Surroundings {
+            reporter: Arc::new(Reporter::new(Progress::Quiet, Box::new(std::io::sink()))),
+            stop_sender: sender,
+            stops,
+            connected: None,
+            log: None,
+        };
+        tokio::spawn(async move { run(&*os, config, surroundings).await })
     }
 
     /// Waits for a state, asked over the control socket as `kubebridge status` does.
@@ -407,6 +413,7 @@ async fn what_somebody_changed_is_put_back_and_told() {
             name: "books".to_owned(),
             reason: "a line of somebody else".to_owned(),
         }],
+        withheld: None,
         link: Some(Relinked {
             name: "kb1".to_owned(),
             index: 8,

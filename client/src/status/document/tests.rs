@@ -5,7 +5,7 @@ use crate::status::CredentialsReport;
 use crate::status::{
     ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
     RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TokensReport,
-    TunnelReport,
+    TunnelReport, WithheldReport,
 };
 
 fn texts(list: &[&str]) -> Vec<String> {
@@ -113,6 +113,9 @@ fn session() -> StatusReport {
             detail: "kb0 198.19.248.1/30".to_owned(),
             millis: 12,
         }],
+        context: Some("lab".to_owned()),
+        log: Some("/run/kubebridge/sessions/0a1b2c3d/session.log".to_owned()),
+        withheld: None,
     }
 }
 
@@ -178,6 +181,23 @@ fn check(document: &str, golden: &str) {
 fn the_json_of_status_is_the_golden_one() {
     let golden = include_str!("../golden/status.json");
     check(&status_document(&[session()], &left()), golden);
+}
+
+#[test]
+fn the_json_of_several_sessions_says_what_the_later_ones_do_without() {
+    let second = StatusReport {
+        session: "5e6f7a8b".to_owned(),
+        context: Some("beta".to_owned()),
+        withheld: Some(WithheldReport {
+            session: "0a1b2c3d".to_owned(),
+            name: "context lab".to_owned(),
+            domains: texts(&["svc", "default"]),
+            hosts_names: 4,
+        }),
+        ..session()
+    };
+    let golden = include_str!("../golden/status-several.json");
+    check(&status_document(&[session(), second], &left()), golden);
 }
 
 #[test]

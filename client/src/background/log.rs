@@ -1,0 +1,139 @@
+//! The log of a session in the background: a file in the session's folder, of bounded size.
+//!
+//! Before there is a folder, the lines wait in memory. What the process itself prints, as the
+//! words of a panic, goes there too.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+/// The file's name in the session's folder.
+pub const LOG: &str = "session.log";
+/// The name of the part before it.
+pub const OLDER: &str = "session.log.1";
+/// The name of the log of the last session that did not end well, in the folder of all.
+pub const LAST: &str = "last.log";
+
+/// The size at which a new part begins, of two that are kept: weeks of what a session notes, and
+/// nothing beside what a disk in memory holds.
+const PART_BYTES: u64 = 1024 * 1024;
+/// What waits for the folder: a few hundred lines.
+const EARLY_BYTES: usize = 64 * 1024;
+
+/// The log.
+#[derive(Debug, Default)]
+pub struct LogFile(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    open: Option<Open>,
+    early: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Open {
+    folder: PathBuf,
+    file: File,
+    size: u64,
+}
+
+impl LogFile {
+    /// Opens the file in a folder, makes it this process's stderr, and returns where it is.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be made.
+    pub fn open(&self, folder: &Path) -> io::Result<PathBuf> {
+        let mut inner = self.0.lock();
+        let mut open = Open::start(folder)?;
+        rustix::stdio::dup2_stderr(&open.file)?;
+        open.put(&std::mem::take(&mut inner.early));
+        inner.open = Some(open);
+        Ok(folder.join(LOG))
+    }
+
+    /// Adds text; what cannot be written is lost, and nothing else.
+    pub fn write(&self, text: &[u8]) {
+        let mut inner = self.0.lock();
+        match &mut inner.open {
+            Some(open) => open.put(text),
+            None => {
+                let room = EARLY_BYTES.saturating_sub(inner.early.len());
+                let text = &text[..text.len().min(room)];
+                inner.early.extend_from_slice(text);
+            }
+        }
+    }
+
+    /// Keeps the last part as [`LAST`] in `folder`, for whoever asks why the session ended; the
+    /// session's own folder may be gone already.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or written.
+    pub fn keep(&self, folder: &Path) -> io::Result<()> {
+        let inner = self.0.lock();
+        let Some(open) = &inner.open else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; usize::try_from(open.size).unwrap_or_default()];
+        std::os::unix::fs::FileExt::read_exact_at(&open.file, &mut bytes, 0)?;
+        let path = folder.join(LAST);
+        // Never into a file that somebody else put there.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        create(&path)?.write_all(&bytes)
+    }
+}
+
+impl Open {
+    fn start(folder: &Path) -> io::Result<Self> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            file: create(&folder.join(LOG))?,
+            size: 0,
+        })
+    }
+
+    fn put(&mut self, text: &[u8]) {
+        if self.size + text.len() as u64 > PART_BYTES && self.size > 0 {
+            let (log, older) = (self.folder.join(LOG), self.folder.join(OLDER));
+            if fs::rename(log, older).is_ok()
+                && let Ok(next) = Self::start(&self.folder)
+            {
+                // Else the words of a panic stand in the older part.
+                let _ = rustix::stdio::dup2_stderr(&next.file);
+                *self = next;
+            }
+        }
+        if self.size + text.len() as u64 <= PART_BYTES && self.file.write_all(text).is_ok() {
+            self.size += text.len() as u64;
+        }
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Log lines.
+impl Write for &LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LogFile::write(self, bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
