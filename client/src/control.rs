@@ -4,9 +4,9 @@
 //! [`Control`] owns the channel: it watches it, reopens it, and says through watches how it stands.
 //! It changes nothing on the machine: names outside the cluster never notice.
 
-mod backoff;
+pub(crate) mod backoff;
 pub mod calls;
-mod echo;
+pub(crate) mod echo;
 pub mod exchange;
 mod keep;
 pub mod namespaces;

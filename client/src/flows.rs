@@ -4,14 +4,39 @@
 //! tests have fakes of it. A flow is open when the manager has dialled its destination, so that
 //! what the program is told is true. Who may go where is the manager's business.
 
+mod connection;
+mod counters;
 mod datagram;
+mod keep;
+mod open;
+mod plan;
+mod shared;
+mod status;
+mod tcp;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
+use kubebridge_proto::session::SessionInfo;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use crate::control::way::Way;
+use crate::task::Essential;
+use shared::Shared;
+
 pub use kubebridge_proto::flow::{Ended, FailureKind, How, Local};
 
 pub use datagram::{DatagramEnds, DatagramFlow};
+pub use status::{ConnectionStatus, FlowsStatus};
+
+/// How long ending may take.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens flows into the cluster.
 pub trait Opener: Send + Sync + 'static {
@@ -36,6 +61,95 @@ pub trait TcpFlow: Send {
 
 /// Some [`TcpFlow`].
 pub type BoxTcpFlow = Box<dyn TcpFlow>;
+
+/// A session's flows and the data connections they use. There is none before the first is wanted.
+#[derive(Debug)]
+pub struct Flows {
+    shared: Arc<Shared>,
+    keeper: tokio::sync::Mutex<Option<Essential>>,
+    /// What carries datagrams.
+    carrying: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl Flows {
+    /// Starts the flows of a session that is kept by others.
+    #[must_use]
+    pub fn start(way: Arc<dyn Way>, session: watch::Receiver<SessionInfo>) -> Arc<Self> {
+        let shared = Arc::new(Shared::new(way, session));
+        let shutdown = CancellationToken::new();
+        let (ended, keeping) = (shutdown.clone(), keep::keep(Arc::clone(&shared)));
+        let task = async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = keeping => {}
+            }
+        };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("flows")));
+        let keeper = Essential::new("flows", shutdown.clone(), task);
+        Arc::new(Self {
+            shared,
+            keeper: tokio::sync::Mutex::new(Some(keeper)),
+            carrying: TaskTracker::new(),
+            shutdown,
+        })
+    }
+
+    /// Opens the first data connection ahead of the first flow.
+    pub fn warm(&self) {
+        self.shared.want();
+    }
+
+    /// Has all connections prove that they live: the machine slept, or the way is doubtful.
+    pub fn doubt(&self) {
+        let ready = self.shared.ready.borrow();
+        ready.iter().for_each(|connection| connection.doubt());
+    }
+
+    /// Returns how things stand.
+    #[must_use]
+    pub fn status(&self) -> FlowsStatus {
+        FlowsStatus::of(&self.shared)
+    }
+
+    /// Waits until the keeper of the connections ends by itself, which it should not.
+    pub async fn ended(&self) {
+        match &mut *self.keeper.lock().await {
+            Some(keeper) => keeper.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the connections, and all flows with them.
+    pub async fn stop(&self) {
+        self.shutdown.cancel();
+        let keeper = self.keeper.lock().await.take();
+        if let Some(keeper) = keeper {
+            keeper.stop(PATIENCE).await;
+        }
+        self.carrying.close();
+        if tokio::time::timeout(PATIENCE, self.carrying.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("flows of datagrams did not end in time");
+        }
+    }
+}
+
+impl Opener for Flows {
+    fn open_tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<BoxTcpFlow, Failure>> {
+        self.open_stream(to).boxed()
+    }
+
+    fn open_udp(&self, to: SocketAddr) -> BoxFuture<'_, Result<DatagramFlow, Failure>> {
+        self.open_datagrams(to).boxed()
+    }
+
+    fn ping(&self, to: IpAddr) -> BoxFuture<'_, Result<DatagramFlow, Failure>> {
+        self.open_echo(to).boxed()
+    }
+}
 
 /// Why a flow was not opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,30 +204,4 @@ impl Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn f1_each_kind_of_failure_has_its_answer() {
-        let answers = FailureKind::ALL.map(|kind| {
-            let failure = kubebridge_proto::flow::Failure::from(kind);
-            (kind.word(), Failure::from(failure).answer())
-        });
-        assert_eq!(
-            answers,
-            [
-                ("refused", Answer::Reset),
-                ("host-unreachable", Answer::HostUnreachable),
-                ("network-unreachable", Answer::NetworkUnreachable),
-                ("timeout", Answer::Silence),
-                ("denied", Answer::Prohibited),
-                ("limit", Answer::Reset),
-                ("session", Answer::NetworkUnreachable),
-                ("gone", Answer::Reset),
-                ("internal", Answer::Reset),
-            ]
-        );
-        assert_eq!(Failure::Full.answer(), Answer::Reset);
-        assert_eq!(Failure::Down.answer(), Answer::NetworkUnreachable);
-    }
-}
+mod tests;

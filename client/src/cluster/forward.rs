@@ -1,7 +1,9 @@
-//! A port-forward to one Pod of the manager, as the byte stream of one gRPC channel.
+//! A port-forward to one Pod of the manager, as the byte stream of one gRPC channel or one data
+//! connection.
 //!
-//! One port-forward per channel: a slow stream never holds another up. When it ends, so does the
-//! channel; the next one is a new port-forward, maybe to another Pod.
+//! One port-forward for each: a slow stream never holds another up. When it ends, so does what it
+//! carries; the next channel is a new port-forward, maybe to another Pod. A data connection goes to
+//! the Pod it is asked for, since flows live there.
 
 use std::fmt;
 use std::io;
@@ -16,8 +18,9 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::Portforwarder;
+use kubebridge_proto::flow::PREAMBLE;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tonic::transport::{Channel, Endpoint};
@@ -26,7 +29,7 @@ use super::pods;
 use super::problem::{FORWARD, Kind, Problem};
 use super::rights;
 use super::{Cluster, HOME};
-use crate::control::way::Way;
+use crate::control::way::{BoxIo, Place, Way};
 
 /// The manager's gRPC port on its Pod's loopback.
 const PORT: u16 = 7080;
@@ -91,7 +94,22 @@ impl PortForward {
         recent.map(|(pod, _)| pod.clone())
     }
 
+    /// Opens the channel of a session.
     async fn open(&self, pod: &str) -> Result<Channel, Problem> {
+        let (stream, first) = self.forward(pod).await?;
+        let channel = over(stream)
+            .await
+            .map_err(|error| self.failed(pod, &error.to_string()))?;
+        // An HTTP/2 server speaks at once: until then nobody knows whether the port is open.
+        match timeout(LEG, first).await {
+            Ok(Ok(Ok(()))) => Ok(channel),
+            Ok(Ok(Err(error))) => Err(self.failed(pod, &error)),
+            Ok(Err(_)) => Err(self.failed(pod, "it ended at once")),
+            Err(_) => Err(self.failed(pod, &format!("nothing comes within {LEG:?}"))),
+        }
+    }
+
+    async fn forward(&self, pod: &str) -> Result<(Stream, First), Problem> {
         let doing = format!("{FORWARD} to pod {pod}");
         let forwarder = self
             .cluster
@@ -100,24 +118,15 @@ impl PortForward {
                 pods.portforward(pod, &[PORT]).await
             })
             .await?;
-        let failed = |error: String| {
-            Problem::new(Kind::Unreachable, format!("{doing}: {error}")).with_hint(format!(
-                "is the manager well? kubectl --context {} -n {HOME} logs {pod}",
-                self.cluster.context()
-            ))
-        };
-        let (stream, first) =
-            Stream::new(forwarder).ok_or_else(|| failed("no stream".to_owned()))?;
-        let channel = over(stream)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        // An HTTP/2 server speaks at once: until then nobody knows whether the port is open.
-        match timeout(LEG, first).await {
-            Ok(Ok(Ok(()))) => Ok(channel),
-            Ok(Ok(Err(error))) => Err(failed(error)),
-            Ok(Err(_)) => Err(failed("it ended at once".to_owned())),
-            Err(_) => Err(failed(format!("nothing comes within {LEG:?}"))),
-        }
+        Stream::new(forwarder).ok_or_else(|| self.failed(pod, "no stream"))
+    }
+
+    fn failed(&self, pod: &str, error: &str) -> Problem {
+        let words = format!("{FORWARD} to pod {pod}: {error}");
+        Problem::new(Kind::Unreachable, words).with_hint(format!(
+            "is the manager well? kubectl --context {} -n {HOME} logs {pod}",
+            self.cluster.context()
+        ))
     }
 }
 
@@ -132,6 +141,22 @@ impl fmt::Display for PortForward {
 impl Way for PortForward {
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         async move { Ok(self.connect().await?) }.boxed()
+    }
+
+    fn place(&self) -> Place {
+        let last = self.last.lock();
+        last.as_ref()
+            .map(|(pod, _)| Place::named(pod))
+            .unwrap_or_default()
+    }
+
+    fn raw<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>> {
+        async move {
+            let (mut stream, _) = self.forward(place.name()).await?;
+            stream.write_all(PREAMBLE).await?;
+            Ok(Box::new(stream) as BoxIo)
+        }
+        .boxed()
     }
 
     fn patience(&self) -> Duration {

@@ -9,14 +9,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Doubling waits between attempts.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
     /// Returns the next wait; `jitter` from 0 to 1 shortens it by up to half, so that the clients
     /// of a replaced manager do not come back all at once.
-    pub(super) fn next(&mut self, jitter: f64) -> Duration {
+    pub(crate) fn next(&mut self, jitter: f64) -> Duration {
         let full = FIRST
             .saturating_mul(2_u32.saturating_pow(self.failures))
             .min(LONGEST);
@@ -26,7 +26,7 @@ impl Backoff {
     }
 
     /// Starts over after a success.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 }

@@ -30,7 +30,7 @@ const MISSES: u32 = 2;
 ///
 /// `ask` sends one echo, `heard` is told how long each took, and `suspicion` is rung by who has
 /// waited for something else in vain.
-pub(super) async fn watch_echo<Reply>(
+pub(crate) async fn watch_echo<Reply>(
     mut ask: impl FnMut() -> Reply,
     mut heard: impl FnMut(Duration),
     suspicion: &Notify,

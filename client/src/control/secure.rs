@@ -14,6 +14,7 @@ use anyhow::{Context, bail, ensure};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
+use kubebridge_proto::flow;
 use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::crypto::ring::default_provider;
@@ -27,11 +28,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-use super::way::Way;
+use super::way::{BoxIo, Place, Way};
 use crate::cli::ManagerAddress;
 
-/// What both sides speak over TLS.
-const ALPN: &[u8] = b"h2";
+/// What both sides speak over TLS for gRPC.
+const GRPC: &[u8] = b"h2";
 
 /// How long the host's addresses may take; then those of the time before serve.
 const LOOKUP: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ impl Secure {
     }
 
     async fn connect(&self) -> anyhow::Result<Channel> {
-        let stream = self.handshake().await?;
+        let stream = self.handshake(GRPC).await?;
         // A channel that loses its connection is replaced by whoever keeps it, files read anew.
         let mut stream = Some(TokioIo::new(stream));
         let once = tower::service_fn(move |_: Uri| {
@@ -79,8 +80,9 @@ impl Secure {
         Ok(endpoint.connect_with_connector(once).await?)
     }
 
-    async fn handshake(&self) -> anyhow::Result<TlsStream<TcpStream>> {
-        let config = self.files.config()?;
+    async fn handshake(&self, alpn: &[u8]) -> anyhow::Result<TlsStream<TcpStream>> {
+        let mut config = self.files.config()?;
+        config.alpn_protocols = vec![alpn.to_vec()];
         let name = ServerName::try_from(self.address.host.clone())?;
         let tcp = self.dial().await?;
         tcp.set_nodelay(true)?;
@@ -89,8 +91,9 @@ impl Secure {
             .await
             .context("TLS handshake failed")?;
         ensure!(
-            stream.get_ref().1.alpn_protocol() == Some(ALPN),
-            "the server speaks no HTTP/2 over TLS: is it a traffic-manager?"
+            stream.get_ref().1.alpn_protocol() == Some(alpn),
+            "the server does not speak {} over TLS: is it a traffic-manager, and new enough?",
+            String::from_utf8_lossy(alpn)
         );
         Ok(stream)
     }
@@ -139,6 +142,14 @@ impl Way for Secure {
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         self.connect().boxed()
     }
+
+    fn raw<'a>(&'a self, _: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>> {
+        async move {
+            let stream = self.handshake(flow::ALPN).await?;
+            Ok(Box::new(stream) as BoxIo)
+        }
+        .boxed()
+    }
 }
 
 impl TlsFiles {
@@ -161,7 +172,7 @@ impl TlsFiles {
             .with_root_certificates(roots)
             .with_client_auth_cert(certificates(&self.cert)?, key)
             .with_context(|| format!("{} and {}", self.cert.display(), self.key.display()))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![GRPC.to_vec()];
         // The server keeps no sessions: each connection shows its certificate.
         config.resumption = Resumption::disabled();
         Ok(config)

@@ -1,4 +1,5 @@
-//! The ways to a manager, each of which makes a gRPC channel to it as often as one is needed.
+//! The ways to a manager, each of which makes gRPC channels and data connections to it as often as
+//! they are needed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,15 +8,52 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use kubebridge_proto::flow::PREAMBLE;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 
 use super::CALL_TIME;
 use crate::access::{NoTokens, TokenSource};
 
+/// A byte stream of some way.
+pub trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
+/// Some byte stream.
+pub type BoxIo = Box<dyn Io>;
+
+/// Which of the managers behind a way: flows live in one, and go on there only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(String);
+
+impl Place {
+    /// Names a place among those of one way.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// Returns the name, empty where the way knows one manager only.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A way to a manager. Its `Display` says which, for people.
 pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Connects.
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>>;
+
+    /// Where the last channel leads, and the session's flows with it.
+    fn place(&self) -> Place {
+        Place::default()
+    }
+
+    /// Opens a data connection to a place, up to where HTTP/2 begins.
+    fn raw<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>>;
 
     /// How long that may take; more for a way of several connections, one after the other.
     fn patience(&self) -> Duration {
@@ -60,6 +98,16 @@ impl Way for Direct {
                 .connect_timeout(CALL_TIME)
                 .tcp_nodelay(true);
             Ok(endpoint.connect().await?)
+        }
+        .boxed()
+    }
+
+    fn raw<'a>(&'a self, _: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>> {
+        async move {
+            let mut stream = TcpStream::connect(self.0).await?;
+            stream.set_nodelay(true)?;
+            stream.write_all(PREAMBLE).await?;
+            Ok(Box::new(stream) as BoxIo)
         }
         .boxed()
     }

@@ -10,6 +10,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use h2::Reason;
+
 use super::attached::{Attached, Ended, How, Local, Meter, Reattach};
 use super::budget::Budget;
 use pump::{Parted, Pump};
@@ -47,6 +49,8 @@ pub async fn carry<L: Local, R: Reattach>(
             Parted::Ended(how) => return pump.end(how, Some(stream)),
             Parted::Detached => {}
         }
+        // Not the code of a deliberate reset, which letting it go would send.
+        stream.send.send_reset(Reason::NO_ERROR);
         drop(stream);
         match find(&mut pump, &mut again).await {
             Some((next, received)) => {

@@ -1,0 +1,290 @@
+//! One data connection: opened, heard once, and watched by echoes of its own.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::Request;
+use kubebridge_proto::flow::{Attached, echo_request, http2};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::control::echo::watch_echo;
+use crate::control::way::{BoxIo, Place};
+
+/// How long the first echo may take: as long as opening any connection.
+const FIRST_ECHO: Duration = Duration::from_secs(3);
+/// An echo that waits behind bulk data is as good as answered when octets came meanwhile; looked at
+/// this often, so that even an echo in doubt lives to see it.
+const LOOK: Duration = Duration::from_millis(200);
+/// An echo this late is a sign of loss, or of a queue: both are better with more connections.
+const LATE: Duration = Duration::from_millis(400);
+/// How long a late echo counts.
+const LATELY: Duration = Duration::from_secs(30);
+
+/// A data connection that has echoed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: u64,
+    pub(super) place: Place,
+    requests: SendRequest<Bytes>,
+    /// Open flows.
+    pub(super) flows: AtomicUsize,
+    octets: Arc<Octets>,
+    suspicion: Notify,
+    heard: Mutex<Heard>,
+    close: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Heard {
+    round_trip: Duration,
+    late: Option<Instant>,
+    /// When a flow was last opened or closed.
+    used: Instant,
+}
+
+/// What went over a connection.
+#[derive(Debug, Default)]
+pub(super) struct Octets {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Octets {
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+}
+
+impl Connection {
+    /// Runs a connection until it is closed or dead, and says why; `ready` is told when it has
+    /// echoed.
+    pub(super) async fn run(
+        id: u64,
+        place: Place,
+        io: BoxIo,
+        ready: impl FnOnce(Arc<Self>),
+    ) -> anyhow::Error {
+        let octets = Arc::new(Octets::default());
+        let counted = Counted {
+            io,
+            octets: Arc::clone(&octets),
+        };
+        let shaking = timeout(FIRST_ECHO, http2::client().handshake(counted));
+        let (requests, connection) = match shaking.await {
+            Ok(Ok(both)) => both,
+            Ok(Err(error)) => return anyhow::Error::new(error).context("no HTTP/2"),
+            Err(_) => return anyhow::anyhow!("no HTTP/2 within {FIRST_ECHO:?}"),
+        };
+        let using = Self::use_it(id, place, requests, octets, ready);
+        tokio::select! {
+            error = using => error,
+            ended = connection => match ended {
+                Ok(()) => anyhow::anyhow!("the manager ended it"),
+                Err(error) => anyhow::Error::new(error).context("connection lost"),
+            },
+        }
+    }
+
+    async fn use_it(
+        id: u64,
+        place: Place,
+        requests: SendRequest<Bytes>,
+        octets: Arc<Octets>,
+        ready: impl FnOnce(Arc<Self>),
+    ) -> anyhow::Error {
+        let start = Instant::now();
+        match timeout(FIRST_ECHO, echo(requests.clone())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(status)) => return anyhow::anyhow!("no echo: {}", status.message()),
+            Err(_) => return anyhow::anyhow!("no echo within {FIRST_ECHO:?}"),
+        }
+        let connection = Arc::new(Self {
+            id,
+            place,
+            requests: requests.clone(),
+            flows: AtomicUsize::new(0),
+            octets: Arc::clone(&octets),
+            suspicion: Notify::new(),
+            heard: Mutex::new(Heard {
+                round_trip: start.elapsed(),
+                late: None,
+                used: Instant::now(),
+            }),
+            close: CancellationToken::new(),
+        });
+        ready(Arc::clone(&connection));
+        let ask = || echo_or_life(requests.clone(), Arc::clone(&octets));
+        let heard = |round_trip| connection.heard_after(round_trip);
+        tokio::select! {
+            error = watch_echo(ask, heard, &connection.suspicion) => error,
+            () = connection.close.cancelled() => anyhow::anyhow!("not needed any longer"),
+        }
+    }
+
+    /// Sends a request for a flow, and returns its response and its stream.
+    pub(super) async fn request(
+        &self,
+        request: Request<()>,
+    ) -> Result<(http::Response<()>, Attached), h2::Error> {
+        let mut requests = self.requests.clone().ready().await?;
+        let (response, send) = requests.send_request(request, false)?;
+        let (parts, receive) = response.await?.into_parts();
+        let stream = Attached { send, receive };
+        Ok((http::Response::from_parts(parts, ()), stream))
+    }
+
+    /// Has an echo asked for at once.
+    pub(super) fn doubt(&self) {
+        self.suspicion.notify_one();
+    }
+
+    /// Ends it.
+    pub(super) fn close(&self) {
+        self.close.cancel();
+    }
+
+    /// Whether it was ended by us.
+    pub(super) fn is_closed(&self) -> bool {
+        self.close.is_cancelled()
+    }
+
+    pub(super) fn octets(&self) -> &Octets {
+        &self.octets
+    }
+
+    pub(super) fn round_trip(&self) -> Duration {
+        self.heard.lock().round_trip
+    }
+
+    /// Whether echoes were late lately.
+    pub(super) fn is_lossy(&self) -> bool {
+        let late = self.heard.lock().late;
+        late.is_some_and(|at| at.elapsed() < LATELY)
+    }
+
+    /// How long no flow was open.
+    pub(super) fn quiet(&self) -> Duration {
+        match self.flows.load(Ordering::Relaxed) {
+            0 => self.heard.lock().used.elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn note_use(&self) {
+        self.heard.lock().used = Instant::now();
+    }
+
+    fn heard_after(&self, round_trip: Duration) {
+        let mut heard = self.heard.lock();
+        if round_trip >= LATE.max(heard.round_trip * 4) {
+            heard.late = Some(Instant::now());
+        } else {
+            heard.round_trip = round_trip;
+        }
+    }
+}
+
+/// One echo over a connection.
+async fn echo(requests: SendRequest<Bytes>) -> Result<(), Status> {
+    let asking = async {
+        let (response, _) = requests.ready().await?.send_request(echo_request(), true)?;
+        response.await
+    };
+    let response = asking
+        .await
+        .map_err(|error: h2::Error| Status::unavailable(error.to_string()))?;
+    if response.status() == http::StatusCode::OK {
+        return Ok(());
+    }
+    Err(Status::unavailable(format!("status {}", response.status())))
+}
+
+/// One echo, or octets that came while it was waited for.
+async fn echo_or_life(requests: SendRequest<Bytes>, octets: Arc<Octets>) -> Result<(), Status> {
+    let before = octets.received();
+    let living = async {
+        sleep(LOOK).await;
+        while octets.received() == before {
+            sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        reply = echo(requests) => reply,
+        () = living => Ok(()),
+    }
+}
+
+/// A byte stream that counts.
+struct Counted {
+    io: BoxIo,
+    octets: Arc<Octets>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        let count = buffer.filled().len() - before;
+        self.octets
+            .received
+            .fetch_add(count as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write(context, octets))?;
+        self.octets
+            .sent
+            .fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(context, slices))?;
+        self.octets
+            .sent
+            .fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
