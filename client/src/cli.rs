@@ -231,6 +231,22 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// Network to reach beside those of the cluster (repeatable)
+    #[arg(
+        long = "include-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_INCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network to leave alone, whatever the cluster has (repeatable)
+    #[arg(
+        long = "exclude-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_EXCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub exclude: Vec<kubebridge_platform::net::IpNet>,
     /// File with a token for a namespace, read anew whenever one is needed (repeatable)
     #[arg(
         long = "token",

@@ -152,6 +152,29 @@ impl Cluster {
         (!is_address && name.label_count() > 1).then_some(name)
     }
 
+    /// Finds the addresses of the API server and of the proxy before it, as far as they can be had.
+    pub(super) async fn endpoints(&self) -> Vec<IpAddr> {
+        let hosts: Vec<String> = {
+            let state = self.state.lock();
+            let server = state.target.config.cluster_url.host();
+            let proxy = state
+                .target
+                .proxy
+                .as_ref()
+                .and_then(|proxy| proxy.uri.host());
+            server.into_iter().chain(proxy).map(str::to_owned).collect()
+        };
+        let mut found = Vec::new();
+        for host in hosts {
+            let plain = host.trim_start_matches('[').trim_end_matches(']');
+            match plain.parse() {
+                Ok(address) => found.push(address),
+                Err(_) => found.extend(self.addresses.find(plain).await.unwrap_or_default()),
+            }
+        }
+        found
+    }
+
     /// Asks the API server for its version.
     ///
     /// # Errors

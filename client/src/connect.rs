@@ -3,13 +3,14 @@
 mod program;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
 use kubebridge_platform::intent::{DnsIntent, Intent};
-use kubebridge_platform::net::Ipv4Net;
+use kubebridge_platform::net::{IpNet, Ipv4Net};
+use kubebridge_platform::routes::ssh_peer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,7 @@ use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
+use crate::session::routes::RouteChoice;
 use crate::session::run::{Surroundings, run};
 use program::{Program, Signals};
 
@@ -51,6 +53,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// What the user says about IP routes.
+    pub routes: RouteChoice,
     /// Files with tokens, by namespace.
     pub token_files: TokenFiles,
     /// The form of what is written to stdout.
@@ -72,6 +76,8 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            include,
+            exclude,
             tokens,
             tls_cert,
             tls_key,
@@ -100,6 +106,7 @@ impl Config {
             }
         }
         check_domains(domains)?;
+        check_include(include)?;
         Ok(Self {
             target,
             namespaces: names,
@@ -108,6 +115,11 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            routes: RouteChoice {
+                include: include.clone(),
+                exclude: exclude.clone(),
+                peers: ssh_peers(),
+            },
             token_files,
             output: global.output,
         })
@@ -290,6 +302,22 @@ fn check_domains(domains: &[String]) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::usage(format!("--domain: {error}"))),
     }
+}
+
+/// Finds out before anything is done whether a network may be routed at all.
+fn check_include(networks: &[IpNet]) -> Result<(), Failure> {
+    let wish = Intent::default().with_routes(networks.to_vec());
+    match wish {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::usage(format!("--include-cidr: {error}"))),
+    }
+}
+
+/// Whoever is logged in by SSH shall not be cut off; sudo drops the variable, the helper reads the
+/// connections.
+fn ssh_peers() -> Vec<IpAddr> {
+    let variable = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    ssh_peer(&variable).into_iter().collect()
 }
 
 /// Each namespace once, in order.

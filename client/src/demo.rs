@@ -243,6 +243,7 @@ async fn session(manager: SocketAddr) -> Result<(Control, LocalDns), Failure> {
         Err(_) => Originals::new(&[], &[]),
     };
     let local = LocalDns {
+        hosts: None,
         zones: watch::channel(Arc::new(zones)).1,
         routes: control.routes(),
         exchange: control.exchange(),

@@ -29,6 +29,7 @@ pub mod zones;
 
 pub mod apply;
 pub mod before;
+pub mod reachable;
 pub mod routes;
 
 pub mod failure;

@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 use crate::control::exchange::{AskError, Exchange};
 use crate::originals::Originals;
+use crate::reachable::HostRoutes;
 use crate::routes::RouteTable;
 use crate::stale::StaleAnswers;
 use crate::task::Essential;
@@ -47,7 +48,9 @@ pub struct LocalDns {
     pub originals: Arc<Originals>,
     /// The cluster's last answers.
     pub stale: Arc<StaleAnswers>,
-    /// What their age is measured by.
+    /// Where answered addresses outside the cluster's networks are told; `None` without routes.
+    pub hosts: Option<HostRoutes>,
+    /// What the age of answers is measured by.
     pub clock: Clock,
 }
 
@@ -79,6 +82,9 @@ impl LocalDns {
     /// an alias by itself, so that only the addresses at its end are given.
     async fn ask_cluster(&self, packet: Vec<u8>, query: &Query) -> Option<Vec<u8>> {
         let outcome = self.exchange.ask(packet).await;
+        if let (Some(hosts), Ok(reply)) = (&self.hosts, &outcome) {
+            hosts.admit(&query.name, reply, self.clock.now()).await;
+        }
         self.take(outcome, query).map(|(reply, _)| reply)
     }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::flows::Opener;
+use crate::reachable::Reachable;
 use crate::task::Essential;
 use datagrams::Datagrams;
 use driver::Driver;
@@ -25,7 +26,6 @@ use fragments::Fragments;
 use gate::Gate;
 pub use io::PacketIo;
 use outbox::Outbox;
-use reachable::Reachable;
 use table::Table;
 
 mod cut;
@@ -41,7 +41,6 @@ mod io;
 mod outbound;
 mod outbox;
 mod packet;
-pub mod reachable;
 mod replies;
 mod stream;
 mod table;

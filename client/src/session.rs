@@ -9,6 +9,7 @@ mod events;
 mod hosts;
 pub mod os;
 mod parts;
+pub mod routes;
 pub mod run;
 mod steps;
 mod writing;
@@ -26,10 +27,14 @@ pub enum Step {
     OpenSession,
     /// Claim what the cluster has, beside the other sessions of the machine.
     Claim,
+    /// Find out which IP routes may be had.
+    Plan,
     /// Create the link the resolver lives on.
     Link,
     /// Start the local resolver.
     Resolver,
+    /// Set the IP routes into the link.
+    Routes,
     /// Ask it one name of the cluster and one outside.
     Probe,
     /// Point the machine's DNS at it.
@@ -42,14 +47,16 @@ pub enum Step {
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Recover,
         Self::ReadDns,
         Self::Dial,
         Self::OpenSession,
         Self::Claim,
+        Self::Plan,
         Self::Link,
         Self::Resolver,
+        Self::Routes,
         Self::Probe,
         Self::PointOs,
         Self::Hosts,
@@ -65,8 +72,10 @@ impl Step {
             Self::Dial => "dial manager",
             Self::OpenSession => "open session",
             Self::Claim => "other sessions",
+            Self::Plan => "plan routes",
             Self::Link => "link",
             Self::Resolver => "resolver",
+            Self::Routes => "routes",
             Self::Probe => "probe",
             Self::PointOs => "system DNS",
             Self::Hosts => "hosts",
@@ -79,12 +88,13 @@ impl Step {
     #[must_use]
     pub fn is_interruptible(self) -> bool {
         match self {
-            Self::Dial | Self::OpenSession | Self::Probe | Self::Verify => true,
+            Self::Dial | Self::OpenSession | Self::Plan | Self::Probe | Self::Verify => true,
             Self::Recover
             | Self::ReadDns
             | Self::Claim
             | Self::Link
             | Self::Resolver
+            | Self::Routes
             | Self::PointOs
             | Self::Hosts => false,
         }
@@ -183,6 +193,8 @@ pub enum Event {
     Tunnel(Health),
     /// The routes or what is known about their names changed.
     RoutesChanged,
+    /// An answer needs a route, one is over, or Services may need some.
+    ReachChanged,
     /// The manager was reached again, and may know another cluster than before.
     ClusterChanged,
     /// The machine may no longer be as the session left it.
@@ -202,6 +214,8 @@ pub enum Effect {
     Announce,
     /// Bring the hosts lines up to date.
     RefreshHosts,
+    /// Bring the IP routes up to date.
+    RefreshRoutes,
     /// Bring the settings up to date with what the manager says of the cluster.
     FollowCluster,
     /// Hold the machine against what the session wants of it.
@@ -237,6 +251,7 @@ pub fn handle(state: State, event: Event) -> (State, Option<Effect>) {
         (State::Connected(_), Event::Stop(stop)) => undo(Undo::RestoreHost, Ending::Closed(stop)),
         (State::Connected(_), Event::Tunnel(health)) => (State::Connected(health), None),
         (State::Connected(_), Event::RoutesChanged) => (state, Some(Effect::RefreshHosts)),
+        (State::Connected(_), Event::ReachChanged) => (state, Some(Effect::RefreshRoutes)),
         (State::Connected(_), Event::ClusterChanged) => (state, Some(Effect::FollowCluster)),
         (State::Connected(_), Event::Drifted) => (state, Some(Effect::Verify)),
         (State::Undoing(Undo::Linger, _), Event::Stop(Stop::Signal)) => {
@@ -274,8 +289,10 @@ fn end(ending: Ending) -> (State, Option<Effect>) {
 fn undo_from(reached: Step, ending: Ending) -> (State, Option<Effect>) {
     match reached {
         Step::Recover | Step::ReadDns => end(ending),
-        Step::Dial | Step::OpenSession | Step::Claim => undo(Undo::CloseSession, ending),
-        Step::Link | Step::Resolver | Step::Probe => undo(Undo::RemoveLink, ending),
+        Step::Dial | Step::OpenSession | Step::Claim | Step::Plan => {
+            undo(Undo::CloseSession, ending)
+        }
+        Step::Link | Step::Resolver | Step::Routes | Step::Probe => undo(Undo::RemoveLink, ending),
         Step::PointOs | Step::Hosts | Step::Verify => undo(Undo::RestoreHost, ending),
     }
 }

@@ -7,10 +7,13 @@ pub mod board;
 pub mod client;
 pub mod document;
 pub mod health;
+pub mod routing;
 pub mod server;
 pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
+
+pub use routing::RoutingReport;
 
 use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure, chain};
@@ -180,6 +183,9 @@ pub struct StatusReport {
     pub stale: StaleReport,
     /// The system's DNS.
     pub dns: DnsReport,
+    /// The IP routes into the link.
+    #[serde(default)]
+    pub routing: RoutingReport,
     /// The hosts file.
     pub hosts: HostsReport,
     /// What is known of the namespaces.
@@ -250,6 +256,9 @@ pub struct HealthReport {
     pub routes: String,
     /// The system's DNS: `applied`, `not changed` or `in trouble`.
     pub dns: String,
+    /// The IP routes: `set`, `not set` or `in trouble`.
+    #[serde(default)]
+    pub routing: String,
     /// The hosts file: `written`, `off` or `in trouble`.
     pub hosts: String,
 }
@@ -410,6 +419,9 @@ pub struct RoutesReport {
     pub namespaces: Vec<NamespaceReport>,
     /// The Services by namespace and name.
     pub services: Vec<ServiceReport>,
+    /// The IP routes into the link.
+    #[serde(default)]
+    pub routing: RoutingReport,
 }
 
 /// One Service.

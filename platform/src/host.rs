@@ -16,6 +16,7 @@ use crate::intent::{Intent, IntentError};
 use crate::journal::JournalError;
 use crate::link::LinkError;
 use crate::net::{IpNet, Ipv4Net};
+use crate::routes::RoutesError;
 use crate::tun::Tun;
 
 /// What kind of link a session wants.
@@ -144,10 +145,13 @@ pub enum HostError {
     /// The hosts file could not be written.
     #[error("editing the hosts file")]
     Hosts(#[source] HostsError),
+    /// The routes could not be set, or are none that a session may have.
+    #[error("setting routes")]
+    Routes(#[source] RoutesError),
     /// The session was undone and cannot be used again.
     #[error("the session has ended")]
     Ended,
-    /// DNS was to be set before the link was opened.
+    /// DNS or routes were to be set before the link was opened.
     #[error("no link is open")]
     NoLink,
     /// A background thread of ours broke.
@@ -178,7 +182,7 @@ pub trait Host: Send {
     -> impl Future<Output = Result<Applied, HostError>> + Send;
 
     /// Holds the host against the last applied intent and puts back only what differs: the link and
-    /// its addresses, its DNS settings, the hosts lines.
+    /// its addresses, its routes, its DNS settings, the hosts lines.
     ///
     /// To be called about a second after hosts lines were written (another writer may have won the
     /// last instant) and at each [`crate::watch::Drift`].

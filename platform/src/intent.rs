@@ -1,4 +1,5 @@
-//! What a session wants from the host: DNS for some domains, lines in the hosts file.
+//! What a session wants from the host: DNS for some domains, lines in the hosts file, routes into
+//! its link.
 //!
 //! Plain data that travels between processes. [`Intent::checked`] is where it becomes trustworthy;
 //! whoever applies an intent calls it again, because the applying side is the policy point.
@@ -9,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::net::IpNet;
+use crate::routes::{self, MAX_ROUTES};
 use crate::scope::{self, Refusal};
 
 /// The most hosts lines of one session: far above a big cluster's namespace, far below trouble.
@@ -21,6 +24,9 @@ pub struct Intent {
     pub dns: Option<DnsIntent>,
     /// Lines wanted in the hosts file.
     pub hosts: Vec<HostsLine>,
+    /// Networks that shall lead into the session's link, as [`crate::routes::plan`] made them.
+    #[serde(default)]
+    pub routes: Vec<IpNet>,
 }
 
 /// Which names the OS resolver shall send to the session's link.
@@ -73,6 +79,12 @@ pub enum IntentError {
     /// More lines than [`MAX_HOSTS_LINES`].
     #[error("{0} hosts lines are too many (at most {MAX_HOSTS_LINES})")]
     HostsLines(usize),
+    /// A network that no session may route.
+    #[error("{0}")]
+    Route(String),
+    /// More routes than [`MAX_ROUTES`].
+    #[error("{0} routes are too many (at most {MAX_ROUTES})")]
+    Routes(usize),
 }
 
 impl Intent {
@@ -86,12 +98,30 @@ impl Intent {
             .into_iter()
             .map(HostsLine::checked)
             .collect::<Result<_, _>>()?;
-        Ok(Self { dns, hosts })
+        Ok(Self {
+            dns,
+            hosts,
+            routes: Vec::new(),
+        })
+    }
+
+    /// Adds routes: sorted, each once, none of which is wrong on every machine. Whether they
+    /// collide with what this one uses is found out when they are applied.
+    pub fn with_routes(self, mut routes: Vec<IpNet>) -> Result<Self, IntentError> {
+        routes.sort_unstable();
+        routes.dedup();
+        if routes.len() > MAX_ROUTES {
+            return Err(IntentError::Routes(routes.len()));
+        }
+        for route in &routes {
+            routes::check_scope(route).map_err(|error| IntentError::Route(error.to_string()))?;
+        }
+        Ok(Self { routes, ..self })
     }
 
     /// Normalises and validates an intent that came from elsewhere.
     pub fn checked(self) -> Result<Self, IntentError> {
-        Self::new(self.dns, self.hosts)
+        Self::new(self.dns, self.hosts)?.with_routes(self.routes)
     }
 }
 
@@ -276,8 +306,38 @@ mod tests {
     }
 
     #[test]
+    fn w9_routes_that_are_wrong_everywhere_are_no_intent() {
+        let with = |routes: &[&str]| {
+            let routes = routes.iter().map(|text| text.parse().unwrap()).collect();
+            Intent::default().with_routes(routes)
+        };
+        for route in [
+            "0.0.0.0/0",
+            "127.0.0.0/8",
+            "169.254.169.254/32",
+            "fe80::/64",
+        ] {
+            let refused = with(&[route]).unwrap_err().to_string();
+            assert!(refused.contains(route), "{refused}");
+        }
+        let intent = with(&["10.96.0.0/16", "10.8.0.0/16", "10.96.0.0/16"]).unwrap();
+        assert_eq!(intent.routes.len(), 2);
+        assert_eq!(intent.clone().checked(), Ok(intent));
+        let many = (0..=MAX_ROUTES as u32).map(|number| {
+            let address = Ipv4Addr::from_bits(0x0a00_0000 + 2 * number);
+            IpNet::new(address.into(), 32).unwrap()
+        });
+        assert!(matches!(
+            Intent::default().with_routes(many.collect()),
+            Err(IntentError::Routes(_))
+        ));
+    }
+
+    #[test]
     fn an_intent_travels_as_plain_json() {
         let intent = Intent::new(Some(dns()), Vec::new()).unwrap();
+        let routes = vec!["10.96.0.0/16".parse().unwrap()];
+        let intent = intent.with_routes(routes).unwrap();
         let text = serde_json::to_string(&intent).unwrap();
         assert_eq!(serde_json::from_str::<Intent>(&text).unwrap(), intent);
     }

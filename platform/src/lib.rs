@@ -33,6 +33,8 @@ pub mod dns;
 
 pub mod link;
 
+pub mod routes;
+
 pub mod tun;
 
 pub mod local;

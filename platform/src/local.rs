@@ -1,6 +1,6 @@
 //! `LocalHost`: a root process changing its own machine.
 //!
-//! It orders and journals; what each change is, is decided in `link`, `dns` and `hosts`. If it is
+//! It orders and journals; what each change is, is decided in `link`, `dns`, `routes` and `hosts`. If it is
 //! dropped without `undo`, the journal stays and [`crate::recover::recover`] finds it.
 
 use std::sync::Arc;
@@ -18,10 +18,12 @@ use crate::link::{self, LinkPlan};
 use crate::sys::{SessionId, Sys};
 use dns::LinkDns;
 use files::Files;
+use routes::LinkRoutes;
 use sharing::Wish;
 
 mod dns;
 mod files;
+mod routes;
 mod sharing;
 mod verify;
 
@@ -33,6 +35,7 @@ pub struct LocalHost {
     files: Arc<Mutex<Files>>,
     link: Option<OpenLink>,
     dns: Option<LinkDns>,
+    routes: Option<LinkRoutes>,
     /// What the last `apply` asked for.
     wanted: Wanted,
     /// What the session has for itself.
@@ -70,6 +73,7 @@ impl LocalHost {
             files: Arc::new(Mutex::new(Files::new(journal, hosts))),
             link: None,
             dns: None,
+            routes: None,
             wanted: Wanted::default(),
             session,
             claims: Arc::default(),
@@ -116,21 +120,28 @@ impl Host for LocalHost {
 
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         // What was found valid once is not looked through again: it may be 10,000 lines.
-        if *intent != self.wanted.asked {
+        if intent.dns == self.wanted.asked.dns && intent.hosts == self.wanted.asked.hosts {
+            if intent.routes != self.wanted.asked.routes {
+                let only = Intent::default().with_routes(intent.routes.clone());
+                self.wanted.asked.routes = only.map_err(HostError::Intent)?.routes;
+            }
+            self.share(Wish::Unchanged).await?;
+        } else {
             self.wanted.asked = intent.clone().checked().map_err(HostError::Intent)?;
             self.share(Wish::Changed).await?;
-        } else {
-            self.share(Wish::Unchanged).await?;
         }
         let dns = self.wanted.dns.clone();
         let mut applied = Applied {
             withheld: self.wanted.withheld.clone(),
             ..Applied::default()
         };
+        // Routes that cannot be had now must not keep names from resolving.
+        let routed = self.apply_routes(&mut applied).await;
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
         set?;
+        routed?;
         let written = written?;
         if written.changed {
             applied
@@ -153,11 +164,13 @@ impl Host for LocalHost {
         }
         // One failure must not keep the rest from being undone.
         let dns = self.end_dns().await;
-        let all = dns.is_ok();
+        let routes = self.revert_routes().await;
+        let all = dns.is_ok() && routes.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
         // Only now: whoever is next finds nothing of ours in the way.
         self.give_up().await?;
         undone.changes.extend(dns?);
+        undone.changes.extend(routes?);
         undone.changes.extend(hosts?);
         if let Some(OpenLink { plan, .. }) = self.link.take() {
             undone.changes.push(format!("link {} released", plan.name));
@@ -177,6 +190,8 @@ impl LocalHost {
     async fn leave_link(&mut self) -> Result<(), HostError> {
         if let Some(OpenLink { seq, .. }) = self.link.take() {
             self.revert_dns().await?;
+            // The link goes, and its routes with it.
+            self.drop_routes().await?;
             self.journalled(move |journal| journal.undone(seq)).await?;
         }
         Ok(())

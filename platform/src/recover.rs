@@ -14,6 +14,7 @@ use crate::host::HostError;
 use crate::hosts::file::{HostsError, HostsFile};
 use crate::journal::{Change, Journal, JournalError};
 use crate::process::Owner;
+use crate::routes::remove_leftover;
 use crate::sys::{SessionId, Sys};
 
 /// A dead session with changes that are still in force.
@@ -95,7 +96,8 @@ pub async fn recover(sys: &Sys) -> Result<Vec<Recovered>, HostError> {
     }
 }
 
-/// Undoes one session: its DNS, its files even if that failed, and the journal if nothing did.
+/// Undoes one session: its DNS and routes, its files even if that failed, and the journal if nothing
+/// did.
 async fn undo(sys: &Sys, dead: Dead) -> Result<Vec<String>, HostError> {
     let Dead {
         session,
@@ -109,7 +111,12 @@ async fn undo(sys: &Sys, dead: Dead) -> Result<Vec<String>, HostError> {
     } else {
         Ok(Vec::new())
     };
-    let nothing_left = dns.is_ok();
+    let routes = if this_boot {
+        undo_routes(&journal).await
+    } else {
+        Ok(Vec::new())
+    };
+    let nothing_left = dns.is_ok() && routes.is_ok();
     let files = blocking(sys, move |sys| {
         let changes = undo_files(&sys, session, &mut journal).map_err(HostError::Hosts)?;
         if nothing_left {
@@ -119,6 +126,7 @@ async fn undo(sys: &Sys, dead: Dead) -> Result<Vec<String>, HostError> {
     });
     let files = files.await;
     let mut changes = dns?;
+    changes.extend(routes?);
     changes.extend(files?);
     Ok(changes)
 }
@@ -136,6 +144,20 @@ async fn undo_dns(sys: &Sys, journal: &Journal) -> Result<Vec<String>, HostError
     Ok(changes)
 }
 
+/// Routes died with their link, unless somebody still holds its device.
+async fn undo_routes(journal: &Journal) -> Result<Vec<String>, HostError> {
+    let mut changes = Vec::new();
+    for pending in journal.history().pending.iter().rev() {
+        if let Change::Routes { name, index, .. } = &pending.change {
+            let removed = remove_leftover(name, *index).await;
+            if removed.map_err(HostError::Routes)? > 0 {
+                changes.push(phrase(&pending.change));
+            }
+        }
+    }
+    Ok(changes)
+}
+
 fn undo_files(
     sys: &Sys,
     session: SessionId,
@@ -144,7 +166,7 @@ fn undo_files(
     let known = &journal.history().pending;
     let touched = known.iter().any(|pending| match &pending.change {
         Change::Hosts { .. } | Change::HostsInPlace { .. } => true,
-        Change::Link { .. } | Change::LinkDns { .. } => false,
+        Change::Link { .. } | Change::LinkDns { .. } | Change::Routes { .. } => false,
     });
     if !touched && journal.history().opened.is_some() {
         return Ok(Vec::new());
@@ -219,6 +241,9 @@ fn phrase(change: &Change) -> String {
     match change {
         Change::Link { name } => format!("link {name}"),
         Change::LinkDns { name, .. } => format!("DNS settings of link {name}"),
+        Change::Routes { name, routes, .. } => {
+            format!("{} routes into link {name}", routes.len())
+        }
         Change::Hosts { .. } => "lines in the hosts file".to_owned(),
         Change::HostsInPlace { .. } => "a write of the hosts file, maybe interrupted".to_owned(),
     }

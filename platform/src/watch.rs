@@ -1,8 +1,8 @@
 //! Noticing that the machine may have drifted from what a session set: the cue for
 //! [`crate::host::Host::verify`].
 //!
-//! Watched are systemd-resolved's coming and going and its settings, our link and its addresses,
-//! the hosts file, suspend and the clocks' drift apart. Cues come in bursts, so they are collected;
+//! Watched are systemd-resolved's coming and going and its settings, our link, its addresses and
+//! routes, the networks of the machine, the hosts file, suspend and the clocks' drift apart. Cues come in bursts, so they are collected;
 //! nothing is judged or changed here.
 
 use std::collections::BTreeSet;
@@ -52,6 +52,10 @@ pub enum Cause {
     Link,
     /// An address of our link changed.
     Address,
+    /// A route of ours was removed.
+    Route,
+    /// The machine's other routes, rules or addresses changed: it may be on another network.
+    Network,
     /// The hosts file was written or replaced.
     Hosts,
     /// Another session came, went or claimed something else.

@@ -12,5 +12,7 @@ mod drift;
 mod files;
 #[path = "privileged/machine.rs"]
 mod machine;
+#[path = "privileged/routes.rs"]
+mod routes;
 #[path = "privileged/session.rs"]
 mod session;

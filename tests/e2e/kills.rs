@@ -18,13 +18,15 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 /// What `connect` says when a step is done: the moments after which to kill it.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 13] = [
     "recover: ",
     "read DNS: ",
     "dial manager: ",
     "open session: ",
+    "plan routes: ",
     "link: ",
     "resolver: ",
+    "routes: ",
     "probe: ",
     "system DNS: ",
     "hosts: ",

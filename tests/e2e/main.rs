@@ -27,3 +27,4 @@ mod outage;
 mod parts;
 mod reach;
 mod restore;
+mod routing;

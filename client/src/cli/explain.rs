@@ -9,14 +9,7 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 6] = [
-    "--dry-run",
-    "--exclude-cidr",
-    "--include-cidr",
-    "--mode",
-    "--retake",
-    "--anonymize",
-];
+const LATER_FLAGS: [&str; 4] = ["--dry-run", "--mode", "--retake", "--anonymize"];
 
 /// Values of `--dns` whose feature is not there yet.
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -157,6 +158,10 @@ impl Way for PortForward {
             Ok(Box::new(stream) as BoxIo)
         }
         .boxed()
+    }
+
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        self.cluster.endpoints().boxed()
     }
 
     fn patience(&self) -> Duration {

@@ -34,7 +34,7 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 
 #[test]
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
-    let table: [(&[&str], &str); 7] = [
+    let table: [(&[&str], &str); 9] = [
         (
             &["--manager", "manager.example:7080", "--foreground"],
             "needs --tls-cert",
@@ -68,6 +68,25 @@ fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
         (
             &["--manager", "[::1]:7080", "--foreground", "--domain", "."],
             "--domain",
+        ),
+        (
+            &[
+                "--manager",
+                "[::1]:7080",
+                "--foreground",
+                "--include-cidr",
+                "10.0.0.0/7",
+            ],
+            "--include-cidr: the route 10.0.0.0/7 is refused: wider than /8",
+        ),
+        (
+            &[
+                "--manager",
+                "[::1]:7080",
+                "--foreground",
+                "--include-cidr=169.254.169.254",
+            ],
+            "169.254.0.0/16 is reserved",
         ),
     ];
     for (arguments, wanted) in table {

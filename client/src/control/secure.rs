@@ -5,7 +5,7 @@
 //! connection, so that new ones need no restart.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +139,15 @@ impl fmt::Display for Secure {
 }
 
 impl Way for Secure {
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        async {
+            // Its addresses were found when it was dialled; who cannot find them has none to guard.
+            let found = self.addresses().await.unwrap_or_default();
+            found.iter().map(SocketAddr::ip).collect()
+        }
+        .boxed()
+    }
+
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         self.connect().boxed()
     }

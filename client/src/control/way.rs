@@ -2,7 +2,7 @@
 //! they are needed.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +55,9 @@ pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Opens a data connection to a place, up to where HTTP/2 begins.
     fn raw<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>>;
 
+    /// Returns the addresses it leads to first, which must stay reachable whatever is routed.
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>>;
+
     /// How long that may take; more for a way of several connections, one after the other.
     fn patience(&self) -> Duration {
         CALL_TIME
@@ -92,6 +95,10 @@ impl fmt::Display for Direct {
 }
 
 impl Way for Direct {
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        std::future::ready(vec![self.0.ip()]).boxed()
+    }
+
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>> {
         async move {
             let endpoint = Endpoint::from_shared(format!("http://{}", self.0))?

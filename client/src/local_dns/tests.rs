@@ -69,6 +69,7 @@ impl World {
             reverse: Vec::new(),
         };
         let resolver = Arc::new(LocalDns {
+            hosts: None,
             zones: watch::channel(Arc::new(Zones::new(&zones).unwrap())).1,
             routes,
             exchange: control.exchange(),

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::drops::{Drops, Reason};
 use super::inbound::DIAL;
 use super::packet::FlowKey;
-use super::reachable::Hold;
 use crate::flows::{DatagramFlow, Failure, FailureKind, Opener};
+use crate::reachable::Hold;
 
 /// How long a flow may be silent: what NAT gives UDP (RFC 4787 wants more, most give less).
 const IDLE: Duration = Duration::from_secs(60);

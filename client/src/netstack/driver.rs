@@ -23,9 +23,9 @@ use super::gate::Gate;
 use super::io::PacketIo;
 use super::outbox::Outbox;
 use super::packet::FlowKey;
-use super::reachable::Reachable;
 use super::table::Table;
 use crate::flows::{BoxTcpFlow, Failure, Opener};
+use crate::reachable::Reachable;
 
 /// How many packets are taken before flows are polled: one round's worth of work stays short.
 const BATCH: usize = 64;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::packet::FlowKey;
-use super::reachable::Hold;
+use crate::reachable::Hold;
 
 /// How many connections may be waiting for their far end: what a browser and a test suite open at
 /// once, and less than the manager dials at a time.
@@ -63,11 +63,13 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use kubebridge_platform::net::IpNet;
     use tokio::time::Instant;
 
-    use super::super::reachable::Reachable;
     use super::*;
+    use crate::reachable::{Holds, Reachable};
 
     fn key(port: u16) -> FlowKey {
         FlowKey {
@@ -78,7 +80,7 @@ mod tests {
 
     fn hold() -> Hold {
         let net: IpNet = "10.96.0.0/16".parse().unwrap();
-        let reachable = Reachable::new(vec![net]);
+        let reachable = Reachable::new(vec![net], BTreeMap::new(), Holds::default());
         let address = key(1).destination.ip();
         reachable.admit(address, Instant::now()).unwrap()
     }

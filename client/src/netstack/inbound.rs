@@ -16,9 +16,9 @@ use super::drops::Reason;
 use super::flow::Flow;
 use super::io::PacketIo;
 use super::packet::{Datagram, FlowKey, Packet, Protocol};
-use super::reachable::Hold;
 use super::replies::{self, Unreachable};
 use crate::flows::{Failure, FailureKind};
+use crate::reachable::Hold;
 
 /// How long a far end may take to be dialled; then the laptop's next SYN starts anew.
 pub(super) const DIAL: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::flow::Flow;
 use super::packet::FlowKey;
-use super::reachable::Hold;
+use crate::reachable::Hold;
 
 /// Flows by their ends.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! The driver on paused time, with packets made by hand and far ends that do as they are told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -20,6 +20,7 @@ use super::*;
 use crate::flows::{
     BoxTcpFlow, DatagramEnds, DatagramFlow, Ended, Failure, FailureKind, How, Local, TcpFlow,
 };
+use crate::reachable::Holds;
 
 mod datagrams;
 mod laptop;
@@ -206,7 +207,11 @@ impl World {
         let (memory, device) = device(room);
         let far = Arc::new(Far::default());
         let nets = vec!["10.96.0.0/16".parse().unwrap()];
-        let (reachable, receiver) = watch::channel(Arc::new(Reachable::new(nets)));
+        let (reachable, receiver) = watch::channel(Arc::new(Reachable::new(
+            nets,
+            BTreeMap::new(),
+            Holds::default(),
+        )));
         let settings = Settings {
             mtu: MTU,
             resolver: [198, 19, 248, 2].into(),

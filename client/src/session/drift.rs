@@ -26,6 +26,7 @@ impl<O: Os> Parts<'_, O> {
         }
         if drift.as_ref().is_some_and(may_have_moved) {
             self.read_originals().await;
+            self.replan_routes().await;
         }
     }
 
@@ -63,6 +64,7 @@ impl<O: Os> Parts<'_, O> {
         }
         if let Some(link) = &mut self.link {
             link.name.clone_from(&name);
+            link.index = index;
             let words = link_words(&name, link.address, link.prefix);
             self.board.note(|facts| facts.dns.link = Some(words));
         }
@@ -97,6 +99,6 @@ impl<O: Os> Parts<'_, O> {
 
 /// Whether the machine may be on another network than before.
 fn may_have_moved(drift: &Drift) -> bool {
-    let causes = [Cause::DnsSettings, Cause::ResolvedStarted];
+    let causes = [Cause::DnsSettings, Cause::ResolvedStarted, Cause::Network];
     drift.slept() || causes.iter().any(|cause| drift.causes.contains(cause))
 }

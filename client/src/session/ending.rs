@@ -13,13 +13,20 @@ impl<O: Os> Parts<'_, O> {
     pub(super) async fn restore_host(&mut self) -> Result<String, Failure> {
         self.hosts = None;
         self.watch = None;
-        self.intent = Intent::default();
+        // Names are answered on for a while, and their addresses shall lead somewhere: the routes
+        // go with the link.
+        self.intent = Intent {
+            routes: std::mem::take(&mut self.intent.routes),
+            ..Intent::default()
+        };
+        self.routes = None;
         let changes = self.apply().await?;
         self.give_up().await?;
         self.board.note(|facts| {
             facts.dns.applied = false;
             facts.hosts.lines = 0;
             facts.lines.clear();
+            facts.host_routes.clear();
         });
         Ok(steps::summary(&changes, "nothing to do"))
     }

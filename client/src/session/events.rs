@@ -1,5 +1,7 @@
 //! Waiting for something to happen to a part of a connected session.
 
+use std::time::Duration;
+
 use kubebridge_platform::tun::Packets;
 use kubebridge_platform::{Drift, DriftWatch};
 use tokio::sync::watch;
@@ -9,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::hosts::HostsKeeper;
 use super::os::Os;
 use super::parts::{Cluster, Parts};
+use super::routes::RoutesKeeper;
 use super::{Event, Health, Stop};
 use crate::control::Tunnel;
 use crate::local_dns::Watching;
@@ -27,11 +30,14 @@ impl<O: Os> Parts<'_, O> {
             watch,
             second_look,
             drift,
+            routes,
+            clock,
             ..
         } = self;
         tokio::select! {
             event = cluster_event(cluster.as_mut()) => event,
             event = hosts_due(hosts.as_mut()) => event,
+            () = routes_due(routes.as_mut(), clock.asleep()) => Event::ReachChanged,
             () = broken(netstack.as_mut()) => Event::Stop(Stop::Broken),
             () = unwatched(watching.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
@@ -74,6 +80,14 @@ async fn health_other_than(
 ) -> Result<Health, RecvError> {
     let changed = tunnel.wait_for(|tunnel| tunnel.health() != told).await;
     changed.map(|tunnel| tunnel.health())
+}
+
+/// Waits until the IP routes need another look.
+async fn routes_due(routes: Option<&mut RoutesKeeper>, asleep: Duration) {
+    match routes {
+        Some(routes) => routes.due(asleep).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until the hosts lines need another look.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use kubebridge_platform::host::{Host, HostDns, HostError, Link};
+use kubebridge_platform::routes::{Known, Taken, read_taken};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
     Clock, DriftWatch, Family, Leftover, LocalHost, LookupError, Recovered, leftovers,
@@ -35,6 +36,9 @@ pub trait Os: Send + Sync {
 
     /// Reads how the machine resolves names.
     fn read_dns(&self) -> impl Future<Output = Result<HostDns, Failure>> + Send;
+
+    /// Reads which networks the machine uses, beside those known otherwise.
+    fn read_taken(&self, known: &Known) -> impl Future<Output = Result<Taken, Failure>> + Send;
 
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -104,6 +108,11 @@ impl Os for ThisMachine {
         read.map_err(|error| os_failure("reading the system's DNS", error))
     }
 
+    async fn read_taken(&self, known: &Known) -> Result<Taken, Failure> {
+        let read = read_taken(&self.sys, known).await;
+        read.map_err(|error| os_failure("reading the routes of this machine", error))
+    }
+
     async fn resolve(&self, name: &str) -> Result<String, Failure> {
         match lookup_through_resolved(&self.sys, name, Family::V4).await {
             Ok(addresses) => {
@@ -150,6 +159,7 @@ pub fn host_failure(error: HostError) -> Failure {
         | HostError::Link(_)
         | HostError::Dns(_)
         | HostError::Hosts(_)
+        | HostError::Routes(_)
         | HostError::NoLink
         | HostError::Worker
         | HostError::Ended => None,

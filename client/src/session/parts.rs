@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 
 use super::hosts::HostsKeeper;
 use super::os::Os;
+use super::routes::RoutesKeeper;
 use super::{Health, Step, Stop, steps};
 use crate::background::log::LogFile;
 use crate::connect::Config;
@@ -59,6 +60,8 @@ pub(super) struct Parts<'os, O: Os> {
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
+    /// The IP routes, from the moment they are planned.
+    pub(super) routes: Option<RoutesKeeper>,
     /// What of it another session has.
     pub(super) withheld: Option<Withheld>,
     pub(super) hosts: Option<HostsKeeper>,
@@ -93,6 +96,7 @@ pub(super) struct Cluster {
 /// The link.
 pub(super) struct LinkUp {
     pub(super) name: String,
+    pub(super) index: u32,
     pub(super) address: Ipv4Addr,
     pub(super) prefix: u8,
     pub(super) resolver: Ipv4Addr,
@@ -134,6 +138,7 @@ impl<'os, O: Os> Parts<'os, O> {
             watching: None,
             zones: None,
             intent: Intent::default(),
+            routes: None,
             withheld: None,
             hosts: None,
             stale,
@@ -153,8 +158,10 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::Dial => steps::dial(self).await,
             Step::OpenSession => steps::open_session(self).await,
             Step::Claim => steps::claim(self).await,
+            Step::Plan => steps::plan(self).await,
             Step::Link => steps::link(self).await,
             Step::Resolver => steps::resolver(self),
+            Step::Routes => steps::routes(self).await,
             Step::Probe => steps::probe(self).await,
             Step::PointOs => steps::point_os(self).await,
             Step::Hosts => steps::hosts(self).await,

@@ -123,6 +123,10 @@ impl<O: Os> Runner<'_, O> {
                     self.parts.refresh_hosts().await;
                     self.next_event().await
                 }
+                Some(Effect::RefreshRoutes) => {
+                    self.parts.refresh_routes().await;
+                    self.next_event().await
+                }
                 Some(Effect::FollowCluster) => {
                     self.parts.follow_cluster().await;
                     self.next_event().await
@@ -155,6 +159,7 @@ impl<O: Os> Runner<'_, O> {
                     | Effect::Interrupt
                     | Effect::Announce
                     | Effect::RefreshHosts
+                    | Effect::RefreshRoutes
                     | Effect::FollowCluster
                     | Effect::Verify
                     | Effect::CutLinger

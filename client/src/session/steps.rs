@@ -2,6 +2,7 @@
 
 mod manager;
 mod resolver;
+mod routes;
 mod settings;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::status::server::{self, Server};
 
 pub(super) use manager::{dial, open_session};
 pub(super) use resolver::{link, probe, resolver};
+pub(super) use routes::{plan, routes};
 pub(super) use settings::{hosts, point_os, verify};
 
 pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

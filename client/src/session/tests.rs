@@ -48,14 +48,16 @@ fn the_machine_is_touched_only_after_the_probe_and_verified_last() {
 #[test]
 fn a_failed_step_undoes_what_was_reached_in_reverse() {
     let host = [Undo::RestoreHost, Undo::RemoveLink, Undo::CloseSession];
-    let table: [(Step, &[Undo]); 11] = [
+    let table: [(Step, &[Undo]); 13] = [
         (Step::Recover, &[]),
         (Step::ReadDns, &[]),
         (Step::Dial, &host[2..]),
         (Step::OpenSession, &host[2..]),
         (Step::Claim, &host[2..]),
+        (Step::Plan, &host[2..]),
         (Step::Link, &host[1..]),
         (Step::Resolver, &host[1..]),
+        (Step::Routes, &host[1..]),
         (Step::Probe, &host[1..]),
         (Step::PointOs, &host),
         (Step::Hosts, &host),

@@ -65,6 +65,12 @@ impl<O: Os> Parts<'_, O> {
         };
         match host.apply(&self.intent).await {
             Ok(applied) => Ok(self.note_applied(applied)),
+            Err(error @ HostError::Routes(_)) => {
+                let trouble = format!("{:#}", host_failure(error).error);
+                tracing::warn!(error = %trouble, "routes not as wanted");
+                self.board.note(|facts| facts.routing.error = Some(trouble));
+                Ok(Vec::new())
+            }
             Err(error @ HostError::Dns(_)) => {
                 let trouble = format!("{:#}", host_failure(error).error);
                 tracing::warn!(error = %trouble, "system DNS not as wanted");
@@ -76,7 +82,7 @@ impl<O: Os> Parts<'_, O> {
     }
 
     /// Takes down what the host has to say, and returns what it changed.
-    fn note_applied(&mut self, applied: Applied) -> Vec<String> {
+    pub(super) fn note_applied(&mut self, applied: Applied) -> Vec<String> {
         let Applied {
             changes,
             conflicts,
@@ -113,7 +119,15 @@ impl<O: Os> Parts<'_, O> {
         let namespaces = cluster.control.namespaces().borrow().wanted().to_vec();
         let is_same = networks(&session) == networks(&cluster.session);
         let has_moved = namespaces != self.config.namespaces;
+        let is_news = self
+            .routes
+            .as_mut()
+            .is_some_and(|routes| routes.follow(&session));
         cluster.session = session;
+        if is_news {
+            self.warn_once("the cluster's networks are others now: its routes follow".to_owned());
+            self.replan_routes().await;
+        }
         if is_same && !has_moved {
             return;
         }
@@ -223,8 +237,9 @@ impl<O: Os> Parts<'_, O> {
             .flatten()
             .cloned()
             .collect();
-        let hosts = std::mem::take(&mut self.intent.hosts);
+        let Intent { hosts, routes, .. } = std::mem::take(&mut self.intent);
         self.intent = Intent::new(Some(dns), hosts)
+            .and_then(|intent| intent.with_routes(routes))
             .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
         self.board.note(|facts| facts.dns.domains = domains);
         Ok(())

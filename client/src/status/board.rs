@@ -1,6 +1,7 @@
 //! Where a session writes down what `status` and `routes` tell.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,12 +13,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use self::reports::{
-    credentials_report, namespaces, phase_words, repairs, service, tokens_report, trouble_words,
-    tunnel_report,
+    credentials_report, namespaces, phase_words, repairs, routing, service, tokens_report,
+    trouble_words, tunnel_report,
 };
 use super::{
     DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    StaleReport, StatusReport, StepReport, WithheldReport, health,
+    RoutingReport, StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -106,6 +107,10 @@ pub struct Facts {
     pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
     pub hosts: HostsReport,
+    /// The IP routes, without the hosts among them.
+    pub routing: RoutingReport,
+    /// Hosts that are routed for a while: address, name, and when they go.
+    pub host_routes: Vec<(IpAddr, String, Instant)>,
     /// Our lines in it.
     pub lines: Vec<HostsLineReport>,
     /// What was put back.
@@ -188,12 +193,14 @@ impl Board {
         let at = self.clock.now();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_seconds = since_1970.map_or(0, |time| time.as_secs());
-        let (mut of_dns, mut of_hosts, mut words) = (None, None, Vec::new());
+        let (mut of_dns, mut of_hosts, mut of_routes) = (None, None, None);
+        let mut words = Vec::new();
         for trouble in troubles {
             let text = trouble_words(&trouble);
             match trouble {
                 HostError::Dns(_) => of_dns = Some(text.clone()),
                 HostError::Hosts(_) => of_hosts = Some(text.clone()),
+                HostError::Routes(_) => of_routes = Some(text.clone()),
                 HostError::Busy { .. }
                 | HostError::Clash(_)
                 | HostError::Claims(_)
@@ -221,6 +228,9 @@ impl Board {
         }
         facts.repairs.troubles = words;
         facts.dns.error = of_dns;
+        if of_routes.is_some() {
+            facts.routing.error = of_routes;
+        }
         if of_hosts.is_some() {
             facts.hosts.error = of_hosts;
         }
@@ -272,7 +282,14 @@ impl Board {
             client_version: skew::CLIENT.to_owned(),
             cluster_domain,
             namespaces: followed.namespaces,
-            health: health::health(tunnel.as_ref(), &kubernetes, &dns, &facts.hosts),
+            health: health::health(
+                tunnel.as_ref(),
+                &kubernetes,
+                &dns,
+                &facts.routing,
+                &facts.hosts,
+            ),
+            routing: routing(&facts, now),
             tunnel,
             stale: stale.unwrap_or_default(),
             dns,
@@ -406,6 +423,7 @@ impl Board {
             session: self.identity.session.clone(),
             namespaces: Vec::new(),
             services: Vec::new(),
+            routing: routing(&facts, self.clock.now()),
         };
         if let Some(routes) = &facts.routes {
             let table = routes.borrow();

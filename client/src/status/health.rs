@@ -2,7 +2,7 @@
 //!
 //! Pure: a summary of what the report says at length.
 
-use super::{DnsReport, HealthReport, HostsReport, NamespaceReport, TunnelReport};
+use super::{DnsReport, HealthReport, HostsReport, NamespaceReport, RoutingReport, TunnelReport};
 
 /// The states of namespaces from worst to best, by the first word of [`NamespaceReport::state`].
 const KUBERNETES: [&str; 5] = ["no token", "forbidden", "no source", "waiting", "synced"];
@@ -13,6 +13,7 @@ pub fn health(
     tunnel: Option<&TunnelReport>,
     namespaces: &[NamespaceReport],
     dns: &DnsReport,
+    routing: &RoutingReport,
     hosts: &HostsReport,
 ) -> HealthReport {
     let is_up = tunnel.is_some_and(|tunnel| tunnel.up);
@@ -35,6 +36,12 @@ pub fn health(
             (Some(_), _) => "in trouble",
             (None, true) => "applied",
             (None, false) => "not changed",
+        }
+        .to_owned(),
+        routing: match (&routing.error, routing.applied) {
+            (Some(_), _) => "in trouble",
+            (None, true) => "set",
+            (None, false) => "not set",
         }
         .to_owned(),
         hosts: match (&hosts.error, hosts.form.as_str()) {
@@ -120,6 +127,7 @@ mod tests {
                 tunnel.as_ref(),
                 &namespaces(states),
                 &DnsReport::default(),
+                &RoutingReport::default(),
                 &HostsReport::default(),
             );
             assert_eq!([found.tunnel, found.kubernetes, found.routes], wanted);
@@ -127,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn dns_and_hosts_stand_for_themselves() {
+    fn dns_routing_and_hosts_stand_for_themselves() {
         let trouble = Some("bus gone".to_owned());
         let dns = |applied, error| DnsReport {
             applied,
@@ -139,22 +147,34 @@ mod tests {
             error,
             ..HostsReport::default()
         };
+        let routing = |applied, error| RoutingReport {
+            applied,
+            error,
+            ..RoutingReport::default()
+        };
         let table = [
             (
                 dns(true, None),
+                routing(true, None),
                 hosts("short", None),
-                ["applied", "written"],
+                ["applied", "set", "written"],
             ),
-            (dns(false, None), hosts("off", None), ["not changed", "off"]),
+            (
+                dns(false, None),
+                routing(false, None),
+                hosts("off", None),
+                ["not changed", "not set", "off"],
+            ),
             (
                 dns(true, trouble.clone()),
+                routing(true, trouble.clone()),
                 hosts("short", trouble),
-                ["in trouble", "in trouble"],
+                ["in trouble", "in trouble", "in trouble"],
             ),
         ];
-        for (dns, hosts, wanted) in table {
-            let found = health(Some(&tunnel(true)), &[], &dns, &hosts);
-            assert_eq!([found.dns, found.hosts], wanted);
+        for (dns, routing, hosts, wanted) in table {
+            let found = health(Some(&tunnel(true)), &[], &dns, &routing, &hosts);
+            assert_eq!([found.dns, found.routing, found.hosts], wanted);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use kubebridge_platform::Recovered;
 
+use super::routing::routing_rows;
 use super::{
     CredentialsReport, HealthReport, HostsListReport, Leftovers, NamespaceReport, NamespacesReport,
     RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
@@ -44,6 +45,7 @@ pub fn status_text(report: &StatusReport) -> String {
     rows.extend(stale(&report.stale).map(|words| ("stale answers", words)));
     rows.push(("health", health(&report.health)));
     rows.extend(dns_rows(report));
+    rows.extend(routing_rows(&report.routing));
     rows.push(("hosts", hosts(report)));
     let conflicts = &report.hosts.conflicts;
     rows.extend(
@@ -154,9 +156,12 @@ fn health(health: &HealthReport) -> String {
         kubernetes,
         routes,
         dns,
+        routing,
         hosts,
     } = health;
-    format!("tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, hosts {hosts}")
+    format!(
+        "tunnel {tunnel}, kubernetes {kubernetes}, routes {routes}, DNS {dns}, IP routes {routing}, hosts {hosts}"
+    )
 }
 
 fn withheld(withheld: &WithheldReport) -> String {
@@ -328,6 +333,9 @@ pub fn routes_text(report: &RoutesReport) -> String {
         if namespace.state != "synced" {
             let _ = writeln!(text, "{}: {}", namespace.namespace, namespace.state);
         }
+    }
+    for (label, value) in routing_rows(&report.routing) {
+        let _ = writeln!(text, "{label:<18}{value}");
     }
     text
 }

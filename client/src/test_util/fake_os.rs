@@ -9,6 +9,7 @@ use kubebridge_platform::host::{
     Applied, Host, HostDns, HostDnsMode, HostError, Link, LinkSpec, ResolvedVia, Undone, Verified,
 };
 use kubebridge_platform::intent::Intent;
+use kubebridge_platform::routes::{Known, Taken};
 use kubebridge_platform::sys::SessionId;
 use kubebridge_platform::{Clock, DriftWatch, Recovered, Sys};
 use parking_lot::Mutex;
@@ -34,6 +35,8 @@ pub(crate) struct FakeOs {
     pub(crate) mode: HostDnsMode,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) search: Vec<String>,
+    /// What the machine uses already.
+    pub(crate) taken: Mutex<Taken>,
     pub(crate) failing: Option<&'static str>,
     /// What panics instead of being done.
     pub(crate) panicking: Option<&'static str>,
@@ -64,6 +67,7 @@ impl FakeOs {
             mode: HostDnsMode::Resolved(ResolvedVia::Nss),
             servers,
             search: Vec::new(),
+            taken: Mutex::default(),
             failing: None,
             panicking: None,
             clock,
@@ -138,6 +142,11 @@ impl Os for FakeOs {
             servers: self.servers.clone(),
             search: self.search.clone(),
         })
+    }
+
+    async fn read_taken(&self, _known: &Known) -> Result<Taken, Failure> {
+        self.outcome("read routes")?;
+        Ok(self.taken.lock().clone())
     }
 
     async fn resolve(&self, _name: &str) -> Result<String, Failure> {

@@ -1,13 +1,14 @@
 //! A laptop made of a network namespace: a TUN, routes into it, and the terminator behind it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubebridge_client::netstack::reachable::Reachable;
 use kubebridge_client::netstack::{Netstack, Settings};
+use kubebridge_client::reachable::{Holds, Reachable};
 use kubebridge_dns::server::{Handler, Transport};
 use kubebridge_platform::tun::{Packets, Tun};
 use tokio::sync::watch;
@@ -85,7 +86,11 @@ impl Laptop {
             "10.96.0.0/16".parse().unwrap(),
             "fd00:96::/64".parse().unwrap(),
         ];
-        let (reachable, receiver) = watch::channel(Arc::new(Reachable::new(nets)));
+        let (reachable, receiver) = watch::channel(Arc::new(Reachable::new(
+            nets,
+            BTreeMap::new(),
+            Holds::default(),
+        )));
         let settings = Settings {
             mtu: usize::from(mtu),
             resolver: RESOLVER.ip(),

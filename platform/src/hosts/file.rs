@@ -89,7 +89,10 @@ impl HostsFile {
                     created: *created,
                     note: note.clone(),
                 }),
-                Change::Link { .. } | Change::LinkDns { .. } | Change::HostsInPlace { .. } => None,
+                Change::Link { .. }
+                | Change::LinkDns { .. }
+                | Change::Routes { .. }
+                | Change::HostsInPlace { .. } => None,
             })
             .next_back();
         let host_name = rustix::system::uname()

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::hosts;
+use crate::net::IpNet;
 use crate::process::Owner;
 use crate::sys::SessionId;
 
@@ -23,6 +24,15 @@ pub enum Change {
         name: String,
         /// The link's index.
         index: u32,
+    },
+    /// Routes of ours into a link, gone with it.
+    Routes {
+        /// The link's name.
+        name: String,
+        /// The link's index.
+        index: u32,
+        /// The routes.
+        routes: Vec<IpNet>,
     },
     /// Lines of ours in the hosts file.
     Hosts {

@@ -188,6 +188,16 @@ async fn recovering_an_untouched_machine_does_nothing() {
 }
 
 #[tokio::test]
+async fn routes_need_a_link() {
+    let machine = machine("");
+    let mut host = machine.host();
+    let routes = vec!["10.96.0.0/16".parse().unwrap()];
+    let wish = Intent::default().with_routes(routes).unwrap();
+    assert!(matches!(host.apply(&wish).await, Err(HostError::NoLink)));
+    host.undo().await.unwrap();
+}
+
+#[tokio::test]
 async fn dns_needs_a_link() {
     let machine = machine("");
     let mut host = machine.host();
@@ -198,7 +208,7 @@ async fn dns_needs_a_link() {
     let applied = host
         .apply(&Intent {
             dns: Some(dns),
-            hosts: Vec::new(),
+            ..Intent::default()
         })
         .await;
     assert!(matches!(applied, Err(HostError::NoLink)));

@@ -8,7 +8,7 @@ use crate::host::{HostError, Relinked, Verified};
 use crate::link::{self, Condition, LinkPlan};
 
 impl LocalHost {
-    /// Looks at link, DNS and hosts file in turn; trouble with one does not keep the others from
+    /// Looks at link, routes, DNS and hosts file in turn; trouble with one does not keep the others from
     /// being looked at.
     pub(super) async fn verify_all(&mut self) -> Verified {
         let mut verified = Verified::default();
@@ -24,6 +24,9 @@ impl LocalHost {
         match self.mend_link(&mut verified.repairs).await {
             Ok(relinked) => verified.link = relinked,
             Err(error) => verified.troubles.push(error),
+        }
+        if let Err(error) = self.verify_routes(&mut verified.repairs).await {
+            verified.troubles.push(error);
         }
         if let Err(error) = self.verify_dns(&mut verified.repairs).await {
             verified.troubles.push(error);
@@ -59,6 +62,7 @@ impl LocalHost {
             }
             Condition::Gone => {
                 self.drop_dns().await?;
+                self.drop_routes().await?;
                 let relinked = self.relink(plan, seq).await?;
                 repairs.push(format!("link {} made anew", relinked.name));
                 Ok(Some(relinked))

@@ -170,18 +170,22 @@ fn a_link_that_was_set_down_is_brought_up_again() {
 }
 
 #[test]
-fn a_flapping_link_needs_no_repair() {
-    on_a_machine("drift::a_flapping_link_needs_no_repair", async |machine| {
-        let mut session = session(machine).await;
-        let name = &session.link.name;
-        run(&format!("ip link set {name} down; ip link set {name} up"));
-        let drift = session.watch.next().await;
-        assert!(drift.causes.contains(&Cause::Link), "{drift:?}");
-        let verified = session.host.verify().await;
-        assert!(verified.troubles.is_empty(), "{:?}", verified.troubles);
-        assert_eq!(verified.repairs, Vec::<String>::new());
-        reaches(&session.packets, session.link.resolver).await;
-    });
+fn a_flapping_link_needs_its_routes_and_nothing_else() {
+    on_a_machine(
+        "drift::a_flapping_link_needs_its_routes_and_nothing_else",
+        async |machine| {
+            let mut session = session(machine).await;
+            let name = &session.link.name;
+            run(&format!("ip link set {name} down; ip link set {name} up"));
+            let drift = session.watch.next().await;
+            assert!(drift.causes.contains(&Cause::Link), "{drift:?}");
+            let verified = session.host.verify().await;
+            assert!(verified.troubles.is_empty(), "{:?}", verified.troubles);
+            // The kernel drops the routes of a link that goes down.
+            assert_eq!(verified.repairs, ["3 routes into kb0"]);
+            reaches(&session.packets, session.link.resolver).await;
+        },
+    );
 }
 
 #[test]
@@ -192,7 +196,9 @@ fn an_address_that_was_removed_is_put_back_and_packets_come() {
         run(&format!("ip addr flush dev {}", session.link.name));
         let (causes, repairs) = session.repaired().await;
         assert!(causes.contains(&Cause::Address), "{causes:?}");
-        assert_eq!(repairs.len(), 1, "{repairs:?}");
+        // The routes of IPv4 went with the last address.
+        assert_eq!(repairs.len(), 2, "{repairs:?}");
+        assert_eq!(repairs[1], "2 routes into kb0");
         reaches(&session.packets, session.link.resolver).await;
     });
 }

@@ -207,7 +207,12 @@ pub(crate) fn intent(link: Option<&Link>) -> Intent {
         address: "10.96.0.7".parse().unwrap(),
         names: strings(&["authors", "authors.default"]),
     }];
-    Intent::new(dns, hosts).unwrap()
+    let mut intent = Intent::new(dns, hosts).unwrap();
+    if link.is_some() {
+        let routes = ["10.96.0.0/16", "10.244.0.0/16", "fd00:10::/112"];
+        intent.routes = routes.map(|text| text.parse().unwrap()).to_vec();
+    }
+    intent.checked().unwrap()
 }
 
 /// Connects a session with everything.
@@ -267,6 +272,16 @@ pub(crate) fn state() -> Vec<String> {
     }
     let links = names(Path::new("/sys/class/net")).into_iter();
     all.extend(links.filter(|link| link != "lo"));
+    for family in ["-4", "-6"] {
+        let routes = ["route", "show", "table", "all", "proto", "107"];
+        let output = Command::new("ip")
+            .arg(family)
+            .args(routes)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        all.extend(text.lines().map(str::to_owned));
+    }
     all
 }
 

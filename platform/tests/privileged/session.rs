@@ -86,8 +86,9 @@ fn settings_on_a_link_that_outlived_its_session_are_reverted() {
         // The device is still held, by a child say, when the session is gone.
         drop(host);
         let recovered = recover(&machine.sys()).await.unwrap();
-        assert_eq!(recovered[0].changes.len(), 2, "{recovered:?}");
+        assert_eq!(recovered[0].changes.len(), 3, "{recovered:?}");
         assert_eq!(machine.link_state(link.index), "");
+        assert!(!state().iter().any(|line| line.contains("10.96.0.0/16")));
     });
 }
 

@@ -40,7 +40,8 @@ async fn f5_fifty_flows_survive_a_hundred_cuts_and_new_ones_work_at_once() {
         assert!(start.elapsed() < most, "{cut}: {:?}", start.elapsed());
         new.end().await;
         for (number, talk) in talks.iter_mut().enumerate() {
-            talk.say(&vec![(cut + number) as u8; 1_000 + 37 * number]).await;
+            talk.say(&vec![(cut + number) as u8; 1_000 + 37 * number])
+                .await;
         }
     }
     for talk in talks {

@@ -16,6 +16,7 @@ use crate::cli::{DnsChoice, HostsForm, Progress};
 use crate::connect::Target;
 use crate::control::namespaces::Change;
 use crate::probe::{Finding, ask};
+use crate::session::routes::RouteChoice;
 use crate::status::NamespacesReport;
 use crate::status::client::sessions;
 use crate::test_util::cluster_ip;
@@ -59,6 +60,7 @@ impl World {
             hosts: HostsForm::Namespaced,
             probe: None,
             tun_cidr: None,
+            routes: RouteChoice::default(),
             token_files: TokenFiles::default(),
             output: Output::Text,
         };
@@ -146,6 +148,12 @@ fn page(revision: u64, services: &[(&str, &str)]) -> RouteUpdate {
     }
 }
 
+/// What is left while the resolver answers on: names lead somewhere until the link goes.
+fn routes_only() -> Intent {
+    let routes = vec!["10.96.0.0/16".parse().unwrap()];
+    Intent::default().with_routes(routes).unwrap()
+}
+
 fn hosts(intent: &Intent) -> Vec<String> {
     intent
         .hosts
@@ -176,20 +184,19 @@ async fn a_session_points_the_machine_at_its_resolver_and_takes_it_back() {
     session.await.unwrap().unwrap();
 
     let deeds = world.os.deeds();
-    assert_eq!(deeds[..2], [Deed::Recovered, Deed::Opened]);
-    assert!(
-        matches!(&deeds[2], Deed::Applied(intent) if intent.dns.is_some() && intent.hosts.is_empty())
+    assert_eq!(
+        deeds[..3],
+        [Deed::Recovered, Deed::Opened, Deed::Applied(routes_only())]
     );
     assert!(
-        matches!(&deeds[3], Deed::Applied(intent) if intent.dns.is_some() && !intent.hosts.is_empty())
+        matches!(&deeds[3], Deed::Applied(intent) if intent.dns.is_some() && intent.hosts.is_empty())
+    );
+    assert!(
+        matches!(&deeds[4], Deed::Applied(intent) if intent.dns.is_some() && !intent.hosts.is_empty())
     );
     assert_eq!(
-        deeds[4..],
-        [
-            Deed::Resolved,
-            Deed::Applied(Intent::default()),
-            Deed::Undone
-        ]
+        deeds[5..],
+        [Deed::Resolved, Deed::Applied(routes_only()), Deed::Undone]
     );
     assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
 }
@@ -256,11 +263,16 @@ async fn a_name_that_resolved_before_is_left_alone_and_listed() {
 
 #[tokio::test]
 async fn a_failing_step_undoes_what_was_done_and_says_which() {
-    let applied = Deed::Applied(Intent::default());
-    let table: [(&str, &str, Vec<Deed>); 5] = [
+    let applied = Deed::Applied(routes_only());
+    let table: [(&str, &str, Vec<Deed>); 6] = [
         ("take", "recover", vec![]),
         ("recover", "recover", vec![Deed::Recovered, Deed::Undone]),
         ("read dns", "read DNS", vec![Deed::Recovered, Deed::Undone]),
+        (
+            "read routes",
+            "plan routes",
+            vec![Deed::Recovered, Deed::Undone],
+        ),
         (
             "open",
             "link",
@@ -389,7 +401,7 @@ async fn a_panic_in_a_step_is_undone_and_the_exit_is_not_clean() {
         failure.to_string().starts_with("internal error"),
         "{failure}"
     );
-    let undone = [Deed::Applied(Intent::default()), Deed::Undone];
+    let undone = [Deed::Applied(routes_only()), Deed::Undone];
     assert!(
         world.os.deeds().ends_with(&undone),
         "{:?}",
@@ -482,7 +494,8 @@ async fn after_a_reconnect_the_networks_are_those_the_manager_knows_now() {
     let socket = world.manager.take().unwrap().die();
     world.manager = Some(FakeManager::serve(&world.script, socket));
 
-    let after = intent.wait_for(|intent| *intent != before).await.unwrap();
+    let after = intent.wait_for(|intent| intent.dns != before.dns);
+    let after = after.await.unwrap();
     let dns = after.dns.as_ref().unwrap();
     assert_eq!(dns.reverse, ["112.10.in-addr.arpa"]);
     assert_eq!(dns.routes, before.dns.unwrap().routes);
@@ -609,3 +622,5 @@ async fn w12_a_refused_namespace_changes_nothing_on_the_machine() {
     assert_eq!(world.status().await.namespaces, ["default"]);
     session.abort();
 }
+
+mod routing;

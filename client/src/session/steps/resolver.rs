@@ -12,12 +12,10 @@ use kubebridge_platform::net::IpNet;
 use tokio::sync::watch;
 
 use super::missing;
-use crate::apply::networks;
 use crate::failure::{Exit, Failure};
 use crate::flows::{self, BoxTcpFlow, DatagramFlow, Opener};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Watching};
-use crate::netstack::reachable::Reachable;
 use crate::netstack::{Netstack, Settings};
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
@@ -33,8 +31,8 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     parts.watch = Some(parts.os.watch(parts.clock.clone()));
-    let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
-    let avoid = networks(&cluster.session);
+    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
+    let avoid = planned.wanted();
     let spec = LinkSpec {
         cidr: parts.config.tun_cidr,
         v6: avoid.iter().any(|net| matches!(net, IpNet::V6(_))),
@@ -59,6 +57,7 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
     });
     parts.link = Some(LinkUp {
         name: link.name.clone(),
+        index: link.index,
         address: link.address,
         prefix: link.prefix,
         resolver: link.resolver,
@@ -75,16 +74,18 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
     let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
+    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
     let local = LocalDns {
         zones: zones.subscribe(),
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
         stale: Arc::clone(&parts.stale),
+        hosts: Some(planned.resolver()),
         clock: parts.clock.clone(),
     };
     let opener: Arc<dyn Opener> = Arc::new(NoTunnel);
-    let (_reach, reachable) = watch::channel(Arc::new(Reachable::new(networks(&cluster.session))));
+    let reachable = planned.resolver().reachable();
     let device = link.device.take().ok_or_else(|| missing("device"))?;
     let settings = Settings {
         mtu: usize::from(link.mtu),

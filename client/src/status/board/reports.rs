@@ -8,11 +8,12 @@ use kubebridge_platform::HostError;
 use kubebridge_proto::routes::{NamespaceState, PortProtocol, ServicePort, ServiceRoute};
 use tokio::time::Instant;
 
-use super::{Phase, Repairs};
+use super::{Facts, Phase, Repairs};
 use crate::cluster::{Authorisation, timestamp};
 use crate::control::{Opened, Tunnel};
 use crate::routes::{NamespaceRoutes, RouteTable, kind_label};
 use crate::session::{Health, State};
+use crate::status::routing::{HostRouteReport, RoutingReport};
 use crate::status::{
     CredentialsReport, NamespaceReport, RepairReport, RepairsReport, ServiceReport, TokensReport,
     TunnelReport,
@@ -148,6 +149,20 @@ fn port(port: &ServicePort) -> String {
     match port.name.as_str() {
         "" => format!("{}/{protocol}", port.port),
         name => format!("{name}:{}/{protocol}", port.port),
+    }
+}
+
+/// The IP routes, with the hosts among them by the time of now.
+pub(super) fn routing(facts: &Facts, now: Instant) -> RoutingReport {
+    let hosts = facts.host_routes.iter();
+    let hosts = hosts.map(|(address, name, until)| HostRouteReport {
+        address: address.to_string(),
+        name: name.clone(),
+        seconds: until.saturating_duration_since(now).as_secs(),
+    });
+    RoutingReport {
+        hosts: hosts.collect(),
+        ..facts.routing.clone()
     }
 }
 

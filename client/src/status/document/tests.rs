@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::status::CredentialsReport;
+use crate::status::routing::{
+    HoleReport, HostRouteReport, LeftOutReport, NetworkReport, OverlapReport, RoutingReport,
+};
 use crate::status::{
     ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
     RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TokensReport,
@@ -36,6 +39,36 @@ fn conflicts() -> Vec<ConflictReport> {
     }]
 }
 
+fn routing() -> RoutingReport {
+    RoutingReport {
+        applied: true,
+        networks: vec![NetworkReport {
+            network: "10.96.0.0/17".to_owned(),
+            purposes: texts(&["--include-cidr", "services"]),
+        }],
+        hosts: vec![HostRouteReport {
+            address: "203.0.113.7".to_owned(),
+            name: "docs.default.svc.cluster.local.".to_owned(),
+            seconds: 42,
+        }],
+        holes: vec![HoleReport {
+            network: "10.96.128.0/17".to_owned(),
+            reason: "a local network".to_owned(),
+            via: Some("docker0".to_owned()),
+        }],
+        overlaps: vec![OverlapReport {
+            ours: "10.96.0.0/16".to_owned(),
+            theirs: "10.96.128.0/17".to_owned(),
+            via: Some("docker0".to_owned()),
+        }],
+        left_out: vec![LeftOutReport {
+            network: "fd00:10::/108".to_owned(),
+            reason: "this machine has IPv6 switched off".to_owned(),
+        }],
+        error: None,
+    }
+}
+
 fn session() -> StatusReport {
     StatusReport {
         session: "0a1b2c3d".to_owned(),
@@ -54,6 +87,7 @@ fn session() -> StatusReport {
             kubernetes: "unknown".to_owned(),
             routes: "stale".to_owned(),
             dns: "in trouble".to_owned(),
+            routing: "set".to_owned(),
             hosts: "written".to_owned(),
         },
         tunnel: Some(TunnelReport {
@@ -98,6 +132,7 @@ fn session() -> StatusReport {
             conflicts: conflicts(),
             error: None,
         },
+        routing: routing(),
         kubernetes: namespaces(),
         repairs: RepairsReport {
             count: 1,
@@ -148,6 +183,7 @@ fn routes() -> RoutesReport {
             service("authors", "ClusterIP", &["10.96.0.7", "fd00::7"], None),
             service("docs", "ExternalName", &[], Some("docs.example.net")),
         ],
+        routing: routing(),
     }
 }
 
@@ -249,6 +285,7 @@ fn a_report_of_an_older_session_is_still_read() {
     let mut report = serde_json::to_value(session()).unwrap();
     let fields = report.as_object_mut().unwrap();
     for newer in [
+        "routing",
         "health",
         "stale",
         "repairs",
