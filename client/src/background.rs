@@ -10,19 +10,25 @@ pub mod log;
 pub mod session;
 mod voice;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
 /// The name under which a session's process runs; its first argument says that it is one.
 pub const NAME: &str = "kubebridge-session";
 
+/// The same of one whose standard error is the socket of its privileged helper.
+const HELPED: &str = "kubebridge-session-helped";
+
 /// Tells whether these are the arguments of a session's process.
 #[must_use]
 pub fn is_session(arguments: &[OsString]) -> bool {
-    arguments
-        .first()
-        .is_some_and(|first| first == OsStr::new(NAME))
+    let first = arguments.first();
+    first.is_some_and(|first| first == NAME) || is_helped(arguments)
+}
+
+fn is_helped(arguments: &[OsString]) -> bool {
+    arguments.first().is_some_and(|first| first == HELPED)
 }
 
 /// What a session's process says to the command, one JSON object per line.

@@ -221,11 +221,11 @@ impl Cluster {
                 ),
             )
             .with_hint(format!(
-                "have the cluster's administrator bind {}; or `kubebridge install`, which makes it",
+                "have the cluster's administrator bind {}; `kubebridge install --allow-user NAME` makes and binds it",
                 rights::role(&missing)
             )),
             Ok(_) | Err(_) => refusal.with_hint(
-                "have the cluster's administrator run `kubebridge install`, which makes the Role",
+                "have the cluster's administrator run `kubebridge install --allow-user NAME`, which makes the Role and binds it",
             ),
         }
     }

@@ -382,7 +382,7 @@ async fn foreground(arguments: &ConnectArgs, global: &Global) -> Result<(), Fail
     let config = Config::resolve(arguments, global)?.complete().await?;
     let (sender, stops) = mpsc::channel(STOPS);
     let _signals = signals(sender.clone())?;
-    let reporter = Arc::new(Reporter::stderr(global.progress));
+    let reporter = Arc::new(Reporter::stderr(global.progress).timed(global.verbose > 0));
     let surroundings = Surroundings {
         reporter,
         stop_sender: sender,

@@ -28,6 +28,7 @@ use crate::cli::{Global, InstallArgs, ManifestArgs, Output, UninstallArgs};
 use crate::cluster::apply::Contested;
 use crate::failure::{Exit, Failure};
 use crate::output::{print, print_line};
+use crate::skew::CLIENT;
 use manifests::MANAGED_BY;
 use object::Object;
 use owner::FIELD_MANAGER;
@@ -107,6 +108,19 @@ async fn apply(
     arguments: &InstallArgs,
     global: &Global,
 ) -> Result<(), Failure> {
+    if let Some(newer) = before
+        .as_ref()
+        .filter(|record| record.is_newer_than(CLIENT) && !arguments.force)
+    {
+        return Err(Failure::message(
+            Exit::Busy,
+            format!(
+                "kubebridge {} has installed what is there, and this is {CLIENT}",
+                newer.version
+            ),
+        )
+        .with_hint("use that version or a later one; --force goes back to this one"));
+    }
     let wishes = arguments.installation.wishes(&global.namespaces);
     let known = before.as_ref().map(|record| &record.settings);
     let settings = wishes
@@ -135,5 +149,13 @@ async fn apply(
     }
     let changes = carry::carry_out(site, &settings, survey, contested).await?;
     report::done(&changes, &site.reporter, global.output)?;
-    waiting::until_ready(site, arguments.wait).await
+    waiting::until_ready(site, arguments.wait).await?;
+    let flags: Vec<_> = settings
+        .namespaces
+        .iter()
+        .map(|name| format!(" -n {name}"))
+        .collect();
+    site.reporter
+        .say(&format!("next: kubebridge connect{}", flags.concat()));
+    Ok(())
 }

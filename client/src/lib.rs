@@ -11,6 +11,7 @@ pub mod certs;
 pub mod command;
 pub mod connect;
 pub mod demo;
+pub mod helper;
 pub mod install;
 pub mod session;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use kubebridge_client::cli::{self, Parsed};
 use kubebridge_client::failure::Failure;
-use kubebridge_client::{background, command, output};
+use kubebridge_client::{background, command, helper, output};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -24,6 +24,9 @@ fn main() -> ExitCode {
 }
 
 fn start(arguments: &[OsString]) -> Result<u8, Failure> {
+    if let Some(part) = helper::asked(arguments) {
+        return helper::run(part).map(|()| 0);
+    }
     match cli::parse(arguments)? {
         Parsed::Print(text) => {
             output::print(&text);

@@ -6,6 +6,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -14,6 +16,9 @@ use crate::cli::Progress;
 /// Writes progress lines.
 pub struct Reporter {
     form: Form,
+    /// Whether lines say how long each step took; JSON always does.
+    timed: bool,
+    start: Instant,
     out: Mutex<Box<dyn Write + Send>>,
     data: Mutex<Box<dyn Write + Send>>,
 }
@@ -53,6 +58,8 @@ impl Reporter {
         };
         Self {
             form,
+            timed: false,
+            start: Instant::now(),
             out: Mutex::new(out),
             data: Mutex::new(Box::new(io::sink())),
         }
@@ -72,10 +79,20 @@ impl Reporter {
         put(&mut **self.data.lock(), line);
     }
 
+    /// Has lines say how long each step took, and all of them, for those who asked for more (`-v`).
+    #[must_use]
+    pub fn timed(self, timed: bool) -> Self {
+        Self { timed, ..self }
+    }
+
     /// Reports a step that is done, with what it found.
     pub fn step(&self, step: &str, detail: &str, took: Duration) {
+        let text = match self.timed {
+            true => format!("{step}: {detail} ({} ms)", took.as_millis()),
+            false => format!("{step}: {detail}"),
+        };
         self.write(
-            &format!("{step}: {detail}"),
+            &text,
             &Line {
                 event: "step",
                 step: Some(step),
@@ -112,13 +129,17 @@ impl Reporter {
 
     /// Reports that the session is there.
     pub fn connected(&self) {
+        let millis = self.start.elapsed().as_millis();
         let line = Line {
             event: "connected",
             step: None,
             detail: None,
-            millis: None,
+            millis: Some(millis),
         };
-        self.write("connected", &line);
+        match self.timed {
+            true => self.write(&format!("connected ({millis} ms)"), &line),
+            false => self.write("connected", &line),
+        }
     }
 
     fn write(&self, text: &str, line: &Line<'_>) {
@@ -189,6 +210,17 @@ mod tests {
             written(Progress::Auto),
             "link: kb0\nwarning: no split DNS\nconnected\n"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_say_how_long_each_step_took_when_that_is_asked_for() {
+        let buffer = Buffer::default();
+        let reporter = Reporter::new(Progress::Plain, Box::new(buffer.clone())).timed(true);
+        tokio::time::advance(Duration::from_millis(640)).await;
+        reporter.step("link", "kb0", Duration::from_millis(12));
+        reporter.connected();
+        let text = String::from_utf8(buffer.0.lock().clone()).unwrap();
+        assert_eq!(text, "link: kb0 (12 ms)\nconnected (640 ms)\n");
     }
 
     #[test]

@@ -23,6 +23,7 @@ const ENTRIES: usize = 4096;
 
 /// What a session has for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Claims {
     /// What people call its cluster.
     pub name: String,

@@ -1,7 +1,7 @@
 //! `Host`: what a session may ask of the operating system, and what it gets back.
 //!
-//! The same trait serves a root process working on its own machine (`local.rs`), the privileged
-//! helper later, and the fakes of tests. Nothing here does anything.
+//! The same trait serves a root process working on its own machine (`local.rs`), a session whose
+//! privileged helper does (`helper.rs`), and the fakes of tests. Nothing here does anything.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,16 +11,19 @@ use serde::{Deserialize, Serialize};
 use crate::claims::{Claims, ClaimsError, Clash, Withheld};
 use crate::dns::DnsError;
 use crate::fs::FsError;
+use crate::helper::{HelperError, Reported};
 use crate::hosts::file::HostsError;
 use crate::intent::{Intent, IntentError};
 use crate::journal::JournalError;
 use crate::link::LinkError;
 use crate::net::{IpNet, Ipv4Net};
+use crate::recover::Recovered;
 use crate::routes::RoutesError;
 use crate::tun::Tun;
 
 /// What kind of link a session wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     /// Where to take the link's /30 from; `None` means [`crate::link::DEFAULT_RANGE`].
     pub cidr: Option<Ipv4Net>,
@@ -157,6 +160,60 @@ pub enum HostError {
     /// A background thread of ours broke.
     #[error("a worker thread failed")]
     Worker,
+    /// The privileged helper cannot be worked with.
+    #[error(transparent)]
+    Helper(#[from] HelperError),
+    /// Something went wrong for the privileged helper.
+    #[error(transparent)]
+    Reported(Reported),
+}
+
+/// What an error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Another session.
+    Busy,
+    /// What another session has already.
+    Clash,
+    /// The intent itself.
+    Intent,
+    /// Files of ours, the journal among them.
+    Files,
+    /// The link.
+    Link,
+    /// The OS resolver.
+    Dns,
+    /// The hosts file.
+    Hosts,
+    /// The routes into the link.
+    Routes,
+    /// The session, which is over.
+    Ended,
+    /// The program itself.
+    Internal,
+    /// The privileged helper.
+    Helper,
+}
+
+impl HostError {
+    /// Tells what it is about.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Busy { .. } => Kind::Busy,
+            Self::Clash(_) => Kind::Clash,
+            Self::Intent(_) | Self::Claims(_) => Kind::Intent,
+            Self::Files(_) | Self::Journal(_) => Kind::Files,
+            Self::Link(_) => Kind::Link,
+            Self::Dns(_) => Kind::Dns,
+            Self::Hosts(_) => Kind::Hosts,
+            Self::Routes(_) => Kind::Routes,
+            Self::Ended => Kind::Ended,
+            Self::NoLink | Self::Worker => Kind::Internal,
+            Self::Helper(_) => Kind::Helper,
+            Self::Reported(reported) => reported.kind(),
+        }
+    }
 }
 
 /// The operating system as a session sees it.
@@ -164,6 +221,11 @@ pub enum HostError {
 /// Order of use: `claim` and `open` once, `apply` as often as the wish changes, `verify` whenever something may
 /// have changed behind our back, `undo` once; then the link may be dropped.
 pub trait Host: Send {
+    /// Undoes what dead sessions left on the machine; before anything else is done.
+    fn recover(&mut self) -> impl Future<Output = Result<Vec<Recovered>, HostError>> + Send {
+        async { Ok(Vec::new()) }
+    }
+
     /// Takes what the session has for itself, in place of what it claimed before.
     ///
     /// Empty claims give everything up. An error leaves what was claimed before.
@@ -192,6 +254,12 @@ pub trait Host: Send {
 
     /// Takes back everything, in reverse order; harmless when nothing is left.
     fn undo(&mut self) -> impl Future<Output = Result<Undone, HostError>> + Send;
+
+    /// Waits until the machine cannot be changed through this any more, or not for long; for ever
+    /// where that cannot happen. May be dropped and called again.
+    fn lost(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
 }
 
 /// How names are resolved on this machine, as far as it matters to us.

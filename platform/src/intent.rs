@@ -17,8 +17,15 @@ use crate::scope::{self, Refusal};
 /// The most hosts lines of one session: far above a big cluster's namespace, far below trouble.
 pub const MAX_HOSTS_LINES: usize = 65_536;
 
+/// The most names of one line: a Service has three or four.
+pub const MAX_LINE_NAMES: usize = 16;
+
+/// The most domains of one kind: systemd-resolved takes 32, the rest is told to be left out.
+pub const MAX_DOMAINS: usize = 4096;
+
 /// Everything a session wants from the host besides its link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Intent {
     /// DNS on the session's link; `None` leaves the OS resolver alone.
     pub dns: Option<DnsIntent>,
@@ -31,6 +38,7 @@ pub struct Intent {
 
 /// Which names the OS resolver shall send to the session's link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DnsIntent {
     /// The resolver addresses, port 53.
     pub servers: Vec<IpAddr>,
@@ -47,6 +55,7 @@ pub struct DnsIntent {
 
 /// Names for one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostsLine {
     /// The address.
     pub address: IpAddr,
@@ -70,12 +79,31 @@ pub enum IntentError {
     /// A resolver address that cannot work as one.
     #[error("DNS server {0} is refused: not a unicast address outside loopback")]
     Server(IpAddr),
+    /// A resolver that is not the session's own.
+    #[error("DNS server {0} is refused: not the address of the session's link")]
+    ForeignServer(IpAddr),
+    /// More domains of one kind than [`MAX_DOMAINS`].
+    #[error("{count} of the kind {field} are too many (at most {MAX_DOMAINS})")]
+    Domains {
+        /// Which list it is.
+        field: &'static str,
+        /// Its length.
+        count: usize,
+    },
     /// DNS was asked for without a server.
     #[error("no DNS server was given")]
     NoServer,
     /// A name that cannot stand in a hosts file.
     #[error("hosts name {0:?} is not a host name")]
     HostsName(String),
+    /// A name that no Service has.
+    #[error(
+        "hosts name {0:?} is refused: not SERVICE, SERVICE.NAMESPACE or SERVICE.NAMESPACE.svc.DOMAIN"
+    )]
+    ForeignName(String),
+    /// More names on a line than [`MAX_LINE_NAMES`].
+    #[error("{0} names on a hosts line are too many (at most {MAX_LINE_NAMES})")]
+    LineNames(usize),
     /// More lines than [`MAX_HOSTS_LINES`].
     #[error("{0} hosts lines are too many (at most {MAX_HOSTS_LINES})")]
     HostsLines(usize),
@@ -137,6 +165,7 @@ impl DnsIntent {
         if let Some(server) = self.servers.iter().find(|server| !usable_server(**server)) {
             return Err(IntentError::Server(*server));
         }
+        bounded("DNS server", self.servers.len())?;
         Ok(Self {
             servers: self.servers,
             routes: domains("routing domain", self.routes, scope::check_domain)?,
@@ -150,6 +179,14 @@ impl DnsIntent {
             search: domains("search domain", self.search, scope::check_domain)?,
             reverse: domains("reverse zone", self.reverse, check_reverse)?,
         })
+    }
+
+    /// Fails unless the session's own resolver is the only server.
+    pub(crate) fn check_server(&self, own: IpAddr) -> Result<(), IntentError> {
+        match self.servers.iter().find(|server| **server != own) {
+            Some(foreign) => Err(IntentError::ForeignServer(*foreign)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the namespaces that may be routed, and those that may not with the reason.
@@ -168,11 +205,17 @@ impl DnsIntent {
 
 impl HostsLine {
     fn checked(self) -> Result<Self, IntentError> {
+        if self.names.len() > MAX_LINE_NAMES {
+            return Err(IntentError::LineNames(self.names.len()));
+        }
         let mut names = Vec::with_capacity(self.names.len());
         for name in self.names {
             let Ok(normal) = scope::normalise(&name) else {
                 return Err(IntentError::HostsName(name));
             };
+            if !scope::is_service_name(&normal) {
+                return Err(IntentError::ForeignName(name));
+            }
             if !names.contains(&normal) {
                 names.push(normal);
             }
@@ -190,6 +233,7 @@ fn domains(
     list: Vec<String>,
     check: impl Fn(&str) -> Result<(), Refusal>,
 ) -> Result<Vec<String>, IntentError> {
+    bounded(field, list.len())?;
     let mut seen = BTreeSet::new();
     let mut out = Vec::with_capacity(list.len());
     for domain in list {
@@ -204,6 +248,14 @@ fn domains(
         }
     }
     Ok(out)
+}
+
+fn bounded(field: &'static str, count: usize) -> Result<(), IntentError> {
+    if count > MAX_DOMAINS {
+        Err(IntentError::Domains { field, count })
+    } else {
+        Ok(())
+    }
 }
 
 /// Accepts zones below `in-addr.arpa` and `ip6.arpa`, never those themselves.
@@ -295,6 +347,41 @@ mod tests {
             Intent::new(None, hosts).unwrap_err().to_string(),
             "hosts name \"a b\" is not a host name"
         );
+    }
+
+    #[test]
+    fn what_is_too_much_or_no_name_of_a_service_is_refused() {
+        let many = |count: usize| (0..count).map(|number| format!("ns-{number}")).collect();
+        assert_eq!(
+            refused(|dns| dns.namespaces = many(MAX_DOMAINS + 1)),
+            "4097 of the kind namespace are too many (at most 4096)"
+        );
+        let line = |names: Vec<String>| {
+            let address = "10.0.0.1".parse().unwrap();
+            Intent::new(None, vec![HostsLine { address, names }])
+        };
+        assert!(line(many(MAX_LINE_NAMES)).is_ok());
+        assert_eq!(line(many(17)), Err(IntentError::LineNames(17)));
+        for name in [
+            "mail.corp.example",
+            "a.b.svc",
+            "a.b.c.svc.d",
+            "www.shop.example.com",
+        ] {
+            let foreign = IntentError::ForeignName(name.to_owned());
+            assert_eq!(line(strings(&[name])), Err(foreign), "{name}");
+        }
+        for name in [
+            "authors",
+            "authors.shop",
+            "authors.shop.svc.corp.example.com",
+        ] {
+            assert!(line(strings(&[name])).is_ok(), "{name}");
+        }
+        let intent = dns().checked().unwrap();
+        assert_eq!(intent.check_server("198.19.248.2".parse().unwrap()), Ok(()));
+        let other = "198.19.248.6".parse().unwrap();
+        assert!(intent.check_server(other).is_err());
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub mod tun;
 
 pub mod local;
 
+pub mod helper;
+
 pub mod recover;
 
 pub mod clock;
@@ -49,6 +51,7 @@ pub use claims::{Claims, Clash, Contested, Withheld};
 pub use clock::Clock;
 pub use dns::resolved::{Family, LookupError, flush_caches, lookup_through_resolved};
 pub use dns::{DnsError, read_host_dns};
+pub use helper::HelperHost;
 pub use host::{
     Applied, Host, HostDns, HostDnsMode, HostError, HostsConflict, Link, LinkSpec, Relinked,
     ResolvedVia, Undone, Verified,

@@ -21,6 +21,21 @@ mod netlink;
 /// benchmarking range, which nobody routes and cluster networks do not use.
 pub const DEFAULT_RANGE: Ipv4Net = Ipv4Net::known(Ipv4Addr::new(198, 19, 248, 0), 21);
 
+/// Where a link's network may lie: in blocks that nobody has on the internet.
+const ALLOWED: [Ipv4Net; 5] = [
+    Ipv4Net::known(Ipv4Addr::new(10, 0, 0, 0), 8),
+    Ipv4Net::known(Ipv4Addr::new(100, 64, 0, 0), 10),
+    Ipv4Net::known(Ipv4Addr::new(172, 16, 0, 0), 12),
+    Ipv4Net::known(Ipv4Addr::new(192, 168, 0, 0), 16),
+    Ipv4Net::known(Ipv4Addr::new(198, 18, 0, 0), 15),
+];
+
+/// The smallest MTU, which IPv6 needs, and the biggest: an IP packet is no longer.
+const MTUS: std::ops::RangeInclusive<u16> = 1280..=u16::MAX;
+
+/// The most networks to be avoided: a cluster has a handful, a mesh of them a few hundred.
+const MAX_AVOIDED: usize = 4096;
+
 /// The size of a link's network: two usable addresses.
 const LINK_PREFIX: u8 = 30;
 
@@ -67,10 +82,7 @@ pub fn choose_name(taken: &BTreeSet<String>) -> Option<String> {
 
 /// Plans a link from what the machine uses now.
 pub async fn plan(spec: &LinkSpec, faults: &Faults) -> Result<LinkPlan, LinkError> {
-    let range = spec.cidr.unwrap_or(DEFAULT_RANGE);
-    if range.prefix() > LINK_PREFIX {
-        return Err(LinkError::RangeTooSmall(range));
-    }
+    let range = checked(spec)?;
     faults.step("read routes")?;
     let netlink = Netlink::open()?;
     let name = choose_name(&netlink.link_names().await?).ok_or(LinkError::NoFreeName)?;
@@ -83,6 +95,27 @@ pub async fn plan(spec: &LinkSpec, faults: &Faults) -> Result<LinkPlan, LinkErro
         mtu: spec.mtu,
         address6: spec.v6.then(|| address_v6(net)),
     })
+}
+
+/// Returns the range of a wish, if the wish is one that may be had at all.
+fn checked(spec: &LinkSpec) -> Result<Ipv4Net, LinkError> {
+    let LinkSpec {
+        cidr, avoid, mtu, ..
+    } = spec;
+    let range = cidr.unwrap_or(DEFAULT_RANGE);
+    let is_in =
+        |block: &Ipv4Net| block.prefix() <= range.prefix() && block.contains(range.address());
+    if range.prefix() > LINK_PREFIX {
+        Err(LinkError::RangeTooSmall(range))
+    } else if !ALLOWED.iter().any(is_in) {
+        Err(LinkError::RangeNotOurs(range))
+    } else if !MTUS.contains(mtu) {
+        Err(LinkError::Mtu(*mtu))
+    } else if avoid.len() > MAX_AVOIDED {
+        Err(LinkError::Avoided(avoid.len()))
+    } else {
+        Ok(range)
+    }
 }
 
 /// Makes a planned link: device and addresses.
@@ -227,6 +260,12 @@ pub async fn mend(plan: &LinkPlan, index: u32) -> Result<Condition, LinkError> {
     Ok(Condition::Whole(repairs))
 }
 
+/// Removes a link, whoever still holds its device; tells whether it was there.
+pub async fn remove(plan: &LinkPlan, index: u32, faults: &Faults) -> Result<bool, LinkError> {
+    faults.step_without_space("remove the link")?;
+    Netlink::open()?.remove(&plan.name, index).await
+}
+
 impl LinkPlan {
     /// Returns the laptop's address and the resolver's.
     pub fn addresses(&self) -> (Ipv4Addr, Ipv4Addr) {
@@ -315,17 +354,63 @@ mod tests {
         assert_ne!(first, second);
     }
 
-    #[tokio::test]
-    async fn a_range_smaller_than_a_link_is_refused() {
-        let spec = LinkSpec {
-            cidr: Some("10.0.0.0/31".parse().unwrap()),
+    fn wish(cidr: &str) -> LinkSpec {
+        LinkSpec {
+            cidr: Some(cidr.parse().unwrap()),
             avoid: Vec::new(),
             mtu: 1500,
             v6: false,
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn a_range_smaller_than_a_link_is_refused() {
         assert!(matches!(
-            plan(&spec, &Faults::default()).await,
+            plan(&wish("10.0.0.0/31"), &Faults::default()).await,
             Err(LinkError::RangeTooSmall(_))
         ));
+    }
+
+    #[test]
+    fn a_link_lies_in_a_private_network_or_nowhere() {
+        for cidr in [
+            "10.0.0.0/8",
+            "10.9.9.0/30",
+            "172.16.0.0/12",
+            "198.19.248.0/21",
+        ] {
+            assert!(checked(&wish(cidr)).is_ok(), "{cidr}");
+        }
+        for cidr in [
+            "0.0.0.0/0",
+            "8.8.8.0/24",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "10.0.0.0/7",
+            "172.0.0.0/8",
+            "224.0.0.0/4",
+        ] {
+            let refused = checked(&wish(cidr));
+            assert!(matches!(refused, Err(LinkError::RangeNotOurs(_))), "{cidr}");
+        }
+    }
+
+    #[test]
+    fn a_wish_for_an_impossible_mtu_or_without_bounds_is_refused() {
+        let mtu = |mtu| {
+            checked(&LinkSpec {
+                mtu,
+                ..wish("10.0.0.0/8")
+            })
+        };
+        assert!(matches!(mtu(0), Err(LinkError::Mtu(0))));
+        assert!(matches!(mtu(1279), Err(LinkError::Mtu(1279))));
+        assert!(mtu(1280).is_ok());
+        let avoid = vec![net("10.96.0.0/12"); MAX_AVOIDED + 1];
+        let refused = checked(&LinkSpec {
+            avoid,
+            ..wish("10.0.0.0/8")
+        });
+        assert!(matches!(refused, Err(LinkError::Avoided(4097))));
     }
 }

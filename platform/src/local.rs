@@ -15,6 +15,7 @@ use crate::hosts::file::HostsFile;
 use crate::intent::{DnsIntent, HostsLine, Intent};
 use crate::journal::{Change, Journal};
 use crate::link::{self, LinkPlan};
+use crate::recover::{self, Recovered};
 use crate::sys::{SessionId, Sys};
 use dns::LinkDns;
 use files::Files;
@@ -89,6 +90,10 @@ impl LocalHost {
 }
 
 impl Host for LocalHost {
+    async fn recover(&mut self) -> Result<Vec<Recovered>, HostError> {
+        recover::recover(&self.sys).await
+    }
+
     async fn claim(&mut self, claims: &Claims) -> Result<(), HostError> {
         self.claim_for_itself(claims).await
     }
@@ -165,6 +170,7 @@ impl Host for LocalHost {
         // One failure must not keep the rest from being undone.
         let dns = self.end_dns().await;
         let routes = self.revert_routes().await;
+        let link = self.remove_link().await;
         let all = dns.is_ok() && routes.is_ok();
         let hosts = self.blocking(move |files| files.end(all)).await;
         // Only now: whoever is next finds nothing of ours in the way.
@@ -172,9 +178,7 @@ impl Host for LocalHost {
         undone.changes.extend(dns?);
         undone.changes.extend(routes?);
         undone.changes.extend(hosts?);
-        if let Some(OpenLink { plan, .. }) = self.link.take() {
-            undone.changes.push(format!("link {} released", plan.name));
-        }
+        undone.changes.extend(link);
         Ok(undone)
     }
 }
@@ -186,15 +190,26 @@ impl LocalHost {
         self.intend(Change::Link { name }).await
     }
 
-    /// Lets go of an earlier link, which the caller has dropped or is about to.
+    /// Ends an earlier link: a session has one.
     async fn leave_link(&mut self) -> Result<(), HostError> {
-        if let Some(OpenLink { seq, .. }) = self.link.take() {
-            self.revert_dns().await?;
-            // The link goes, and its routes with it.
-            self.drop_routes().await?;
-            self.journalled(move |journal| journal.undone(seq)).await?;
+        let Some(OpenLink { seq, .. }) = self.link else {
+            return Ok(());
+        };
+        self.revert_dns().await?;
+        // The link goes, and its routes with it.
+        self.drop_routes().await?;
+        self.remove_link().await;
+        self.journalled(move |journal| journal.undone(seq)).await
+    }
+
+    /// Removes the link, also if somebody still holds its device.
+    async fn remove_link(&mut self) -> Option<String> {
+        let OpenLink { plan, index, .. } = self.link.take()?;
+        if let Err(error) = link::remove(&plan, index, &self.sys.faults).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, "the link stays until its device is closed");
         }
-        Ok(())
+        Some(format!("link {} removed", plan.name))
     }
 }
 

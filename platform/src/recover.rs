@@ -7,6 +7,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::claims::registry;
 use crate::dns::resolved;
 use crate::fs::FsError;
@@ -29,7 +31,7 @@ pub struct Leftover {
 }
 
 /// A dead session that was undone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     /// The session.
     pub session: SessionId,

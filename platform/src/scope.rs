@@ -73,6 +73,13 @@ pub fn has_public_tld(name: &str) -> bool {
     is_public_suffix(tld)
 }
 
+/// Tells whether a Service of a cluster can have this name: `SERVICE`, `SERVICE.NAMESPACE` or
+/// `SERVICE.NAMESPACE.svc.DOMAIN`.
+pub fn is_service_name(name: &str) -> bool {
+    let labels = name.split('.').count();
+    labels <= 2 || labels > 3 && name.split('.').nth(2) == Some("svc")
+}
+
 /// Checks a namespace (normalised) as a routing domain of its own.
 ///
 /// A namespace that is a public TLD passes: our resolver sends only names it knows to the cluster.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -43,44 +43,28 @@ impl Tun {
     /// Returns the device's packets, within a tokio runtime.
     #[expect(
         deprecated,
-        reason = "its successor is unsafe; a Tun keeps its one descriptor open as long as it lives"
+        reason = "its successor is unsafe; an OwnedFd keeps the descriptor open as long as needed"
     )]
     pub fn packets(self) -> io::Result<Packets> {
-        match &self.0 {
-            Source::Device(device) => device.set_nonblock()?,
-            Source::Descriptor(descriptor) => {
-                let flags = fcntl_getfl(descriptor)?;
-                fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
-            }
-        }
-        AsyncFd::new(self).map(Packets)
-    }
-
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &self.0 {
-            Source::Device(device) => device.recv(buffer),
-            Source::Descriptor(descriptor) => Ok(rustix::io::read(descriptor, buffer)?),
-        }
-    }
-
-    fn write(&self, packet: &[u8]) -> io::Result<usize> {
-        match &self.0 {
-            Source::Device(device) => device.send(packet),
-            Source::Descriptor(descriptor) => Ok(rustix::io::write(descriptor, packet)?),
-        }
+        let descriptor = OwnedFd::from(self);
+        let flags = fcntl_getfl(&descriptor)?;
+        fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+        AsyncFd::new(descriptor).map(Packets)
     }
 }
 
 /// The IP packets of a device; dropping it closes the device.
 #[derive(Debug)]
-pub struct Packets(AsyncFd<Tun>);
+pub struct Packets(AsyncFd<OwnedFd>);
 
 impl Packets {
     /// Reads the next packet that the machine sends into the link, and returns its length.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             let mut guard = ready!(self.0.poll_read_ready(cx))?;
-            if let Ok(read) = guard.try_io(|device| device.get_ref().read(buffer)) {
+            if let Ok(read) =
+                guard.try_io(|device| Ok(rustix::io::read(device.get_ref(), &mut *buffer)?))
+            {
                 return Poll::Ready(read);
             }
         }
@@ -90,7 +74,9 @@ impl Packets {
     pub fn poll_send(&self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.0.poll_write_ready(cx))?;
-            if let Ok(written) = guard.try_io(|device| device.get_ref().write(packet)) {
+            if let Ok(written) =
+                guard.try_io(|device| Ok(rustix::io::write(device.get_ref(), packet)?))
+            {
                 return Poll::Ready(written.map(|_| ()));
             }
         }
@@ -100,6 +86,21 @@ impl Packets {
 impl From<OwnedFd> for Tun {
     fn from(descriptor: OwnedFd) -> Self {
         Self(Source::Descriptor(descriptor))
+    }
+}
+
+/// Gives the descriptor away, to pass it to another process: the link lives as long as one copy.
+impl From<Tun> for OwnedFd {
+    #[expect(
+        unsafe_code,
+        reason = "the tun crate gives its descriptor away as a number only"
+    )]
+    fn from(tun: Tun) -> Self {
+        match tun.0 {
+            // SAFETY: `into_raw_fd` gives up the open descriptor, and nobody else has it.
+            Source::Device(device) => unsafe { Self::from_raw_fd(device.into_raw_fd()) },
+            Source::Descriptor(descriptor) => descriptor,
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 mod drift;
 #[path = "privileged/files.rs"]
 mod files;
+#[path = "privileged/helper.rs"]
+mod helper;
 #[path = "privileged/machine.rs"]
 mod machine;
 #[path = "privileged/routes.rs"]

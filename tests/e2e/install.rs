@@ -1,9 +1,18 @@
 //! Installing by `kubebridge install` into a real control plane: what a newcomer does, what is
 //! refused, what is removed.
 
-use std::{process::Output, time::Duration};
+mod chart;
+mod objects;
+mod refusals;
+mod rights;
+mod upgrade;
 
-use anyhow::{Result, ensure};
+use std::{
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Result, bail, ensure};
 use kubebridge_tests::{
     checks::Checks,
     controllers::Controllers,
@@ -13,9 +22,10 @@ use kubebridge_tests::{
     lab::{AUTHORS, Lab},
     parts::program,
     pod::Pod,
-    product::Attempt,
+    product::{Attempt, MANAGER_DNS},
     wait::until,
 };
+use serde_json::Value;
 
 use crate::reach::contains;
 
@@ -71,17 +81,70 @@ fn start(lab: &Lab, user: &str, words: &[&str]) -> Result<Daemon> {
     Daemon::start(&format!("kubebridge-{}", words[0]), &lab.logs(), command)
 }
 
+/// The same, which must be refused with this exit code and all of `words`.
+fn refused_as(lab: &Lab, user: &str, words: &[&str], code: i32, parts: &[&str]) -> Result<()> {
+    let said = run_as(lab, user, words)?;
+    let err = String::from_utf8_lossy(&said.stderr);
+    ensure!(
+        said.status.code() == Some(code),
+        "{words:?} ended with {}:\n{err}",
+        said.status
+    );
+    parts.iter().try_for_each(|part| contains(&err, part))
+}
+
+/// The objects of a variant, as the command prints them for programs.
+fn manifest(words: &[&str]) -> Result<Vec<Value>> {
+    let said = Command::new(program("kubebridge")?)
+        .env_clear()
+        .args(["manifest", "-o", "json"])
+        .args(words)
+        .output()?;
+    let err = String::from_utf8_lossy(&said.stderr);
+    ensure!(said.status.success(), "manifest {words:?}: {err}");
+    let mut list: Value = serde_json::from_slice(&said.stdout)?;
+    match list["items"].take() {
+        Value::Array(items) => Ok(items),
+        other => bail!("no list: {other}"),
+    }
+}
+
 #[test]
 fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -> Result<()> {
+    installed_used_and_removed(&[], |_, _| Ok(()))
+}
+
+#[test]
+fn install_the_cluster_wide_variant_gives_the_manager_all_it_asks_for() -> Result<()> {
+    let flags = ["--all-namespaces", "--dns-service"];
+    installed_used_and_removed(&flags, |lab, pod| {
+        let name = "authors.default.svc.cluster.local";
+        let got = dig(&lab.node, MANAGER_DNS, Transport::Tcp, name, "A")?;
+        ensure!(got.to_string().contains(AUTHORS), "{got}");
+        let log = pod.log()?.to_lowercase();
+        let refused: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("forbidden"))
+            .collect();
+        ensure!(refused.is_empty(), "{refused:#?}");
+        Ok(())
+    })
+}
+
+/// Installs with more `flags`, connects as a user without other rights, looks at the running
+/// manager, installs again, and removes all.
+fn installed_used_and_removed(
+    flags: &[&str],
+    look: impl FnOnce(&Lab, &Pod) -> Result<()>,
+) -> Result<()> {
     let lab = Lab::start()?;
     let kubelet = Kubelet::start_alone(&lab)?;
     let _controllers = Controllers::start(&lab)?;
     let before = objects(&lab)?;
     let mut checks = Checks::new();
 
-    let words = ["-n", "default", "-n", "shop", "--image", IMAGE];
-    let allow = ["--allow-user", "dev"];
-    let words = [&["install"][..], &words, &allow].concat();
+    let words = ["install", "-n", "default", "-n", "shop", "--image", IMAGE];
+    let words = [&words[..], &["--allow-user", "dev"], flags].concat();
     let installing = start(&lab, "admin", &words)?;
     let pod = Pod::run(&lab, &kubelet)?;
     let status = installing.ended(START)?;
@@ -90,6 +153,7 @@ fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -
     for part in [
         "Deployment kubebridge/traffic-manager: created",
         "managers: 1 ready",
+        "next: kubebridge connect -n default -n shop",
     ] {
         checks.that(part, contains(&said, part));
     }
@@ -97,6 +161,7 @@ fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -
     let attempt = Attempt::start_by_kubeconfig(&lab, &lab.api.kubeconfig("dev"), &[], &[])?;
     let session = attempt.connected()?;
     checks.that("a name", resolves(&lab, &session.resolver()?, "authors"));
+    checks.that("the manager", look(&lab, &pod));
     checks.that("the session's end", session.end_at_once());
 
     let (again, _) = done_as(&lab, "admin", &[&words[..], &["--wait", "0s"]].concat())?;
@@ -112,12 +177,8 @@ fn install_and_connect_are_all_a_newcomer_needs_and_uninstall_leaves_nothing() -
     let status = removing.ended(START)?;
     let said = removing.log()?;
     ensure!(status.success(), "uninstall ended with {status}:\n{said}");
-    let after = objects(&lab)?;
-    checks.equal(
-        "the cluster after it",
-        Ok(after.join("\n")),
-        &before.join("\n"),
-    );
+    let after = objects(&lab)?.join("\n");
+    checks.equal("the cluster after it", Ok(after), &before.join("\n"));
     checks.finish()?;
     lab.finish();
     Ok(())

@@ -158,7 +158,19 @@ impl ControlPlane {
 
     /// Applies manifests.
     pub fn apply(&self, machine: &Machine, manifests: &str) -> Result<()> {
-        let mut applying = machine
+        let words = ["apply", "--validate=ignore", "-f", "-"];
+        self.kubectl_with(machine, &words, manifests).map(drop)
+    }
+
+    /// Has the API server say whether it would take manifests as they are.
+    pub fn would_apply(&self, machine: &Machine, manifests: &str) -> Result<String> {
+        let words = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        self.kubectl_with(machine, &words, manifests)
+    }
+
+    /// Runs kubectl as the administrator with `input`, which must succeed; what it printed.
+    pub fn kubectl_with(&self, machine: &Machine, words: &[&str], input: &str) -> Result<String> {
+        let mut running = machine
             .command("timeout")
             .args(["-s", "KILL", "40"])
             .arg(&self.kubectl)
@@ -166,23 +178,23 @@ impl ControlPlane {
             .arg(self.kubeconfig("admin"))
             .arg("--cache-dir")
             .arg(self.folder.join("kubectl-cache"))
-            .args(["apply", "--validate=ignore", "-f", "-"])
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        applying
+        running
             .stdin
             .take()
             .context("kubectl has no input")?
-            .write_all(manifests.as_bytes())?;
-        let applied = applying.wait_with_output()?;
+            .write_all(input.as_bytes())?;
+        let ended = running.wait_with_output()?;
         ensure!(
-            applied.status.success(),
-            "kubectl apply: {}",
-            String::from_utf8_lossy(&applied.stderr)
+            ended.status.success(),
+            "kubectl {words:?}: {}",
+            String::from_utf8_lossy(&ended.stderr)
         );
-        Ok(())
+        Ok(String::from_utf8(ended.stdout)?)
     }
 }
 

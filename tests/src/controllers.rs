@@ -14,7 +14,7 @@ const START: Duration = Duration::from_secs(90);
 /// The ones that Deployments and namespaces need, and the one that puts an object into every
 /// namespace.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,namespace-controller,\
-    garbage-collector-controller,serviceaccount-controller,disruption-controller,\
+    garbage-collector-controller,serviceaccount-controller,disruption-controller,resourcequota-controller,\
     root-ca-certificate-publisher-controller,endpointslice-controller";
 
 /// The running controllers.

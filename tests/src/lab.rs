@@ -203,6 +203,11 @@ impl Lab {
         self.api.kubectl(&self.node, words)
     }
 
+    /// Where all of the lab's files are.
+    pub fn folder_path(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Where the logs of all parts are.
     pub fn logs(&self) -> std::path::PathBuf {
         self.folder.path().join("logs")

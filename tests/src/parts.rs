@@ -55,15 +55,17 @@ impl Parts {
     }
 }
 
-/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running test binary.
+/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running program, or where
+/// that is a test, above it.
 pub fn program(name: &str) -> Result<PathBuf> {
     let folder = match env::var_os("KUBEBRIDGE_BIN_DIR") {
         Some(folder) => PathBuf::from(folder),
-        None => env::current_exe()?
-            .ancestors()
-            .nth(2)
-            .context("the test binary has no target folder")?
-            .to_owned(),
+        None => {
+            let own = env::current_exe()?;
+            let mut folders = own.ancestors().skip(1);
+            let found = folders.find(|folder| !folder.ends_with("deps"));
+            found.context("the program has no folder")?.to_owned()
+        }
     };
     let program = folder.join(name);
     ensure!(

@@ -22,7 +22,8 @@ use crate::{
 pub const MANAGER_DNS: &str = "127.0.0.1#1053";
 
 /// What the programs log: all that is ours, for the report of a failed test.
-const LOG: &str = "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info,zbus=info";
+pub(crate) const LOG: &str =
+    "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info,zbus=info";
 
 const START: Duration = Duration::from_secs(60);
 
@@ -241,6 +242,11 @@ impl<'lab> Attempt<'lab> {
             .args(options);
         let daemon = Daemon::start("kubebridge-connect", &lab.logs(), command)?;
         Ok(Self { lab, daemon })
+    }
+
+    /// One that was started another way.
+    pub(crate) fn of(lab: &'lab Lab, daemon: Daemon) -> Self {
+        Self { lab, daemon }
     }
 
     /// Waits for a line that begins with `start`.

@@ -11,3 +11,4 @@ mod conformance;
 mod dependencies;
 mod files;
 mod tree;
+mod writes;

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,9 +12,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
-use super::{NAME, Order, Word};
+use super::{HELPED, NAME, Order, Word};
 use crate::connect::{STOPS, signals};
 use crate::failure::{Exit, Failure};
+use crate::helper;
 use crate::output::print;
 
 /// This program, even if its file was replaced meanwhile.
@@ -28,11 +30,16 @@ pub async fn connect() -> Result<(), Failure> {
     let (sender, mut stops) = mpsc::channel(STOPS);
     // From here on nothing is left half-way: an interrupt is passed on.
     let _signals = signals(sender)?;
+    // While there is a terminal to ask for a password on.
+    let helper = tokio::select! {
+        helper = helper::start() => helper?,
+        _ = stops.recv() => return Err(was_interrupted()),
+    };
     let Process {
         mut child,
         words,
         mut orders,
-    } = Process::start()?;
+    } = Process::start(helper)?;
     let words = pipe::Receiver::from_owned_fd(words.into())?;
     let mut words = BufReader::new(words).lines();
     let mut is_stopping = false;
@@ -71,13 +78,19 @@ struct Process {
 
 impl Process {
     /// Starts it with our own arguments, environment and folder; it leaves our terminal itself.
-    fn start() -> Result<Self, Failure> {
+    /// The socket of its helper, if it has one, is its standard error.
+    fn start(helper: Option<OwnedFd>) -> Result<Self, Failure> {
         let (their_orders, orders) = io::pipe()?;
         let (words, their_words) = io::pipe()?;
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let (name, errors) = match helper {
+            None => (NAME, Stdio::inherit()),
+            Some(socket) => (HELPED, Stdio::from(socket)),
+        };
         let child = Command::new(program()?)
-            .arg0(NAME)
+            .arg0(name)
             .args(arguments)
+            .stderr(errors)
             .stdin(Stdio::from(their_orders))
             .stdout(Stdio::from(their_words))
             .spawn()
@@ -120,6 +133,10 @@ fn talk(text: &str) {
 /// A session that was connected when it was told to stop ends well, without a word.
 fn interrupted(child: &mut Child) -> Failure {
     drop(child.wait());
+    was_interrupted()
+}
+
+fn was_interrupted() -> Failure {
     Failure::message(
         Exit::Other,
         "interrupted while connecting; everything is undone",

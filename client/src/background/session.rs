@@ -16,14 +16,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::log::LogFile;
 use super::voice::Voice;
-use super::{Order, Word};
+use super::{Order, Word, is_helped};
 use crate::cli::{self, Cli, Command, Parsed};
 use crate::connect::{Config, STOPS, signals};
 use crate::failure::{Exit, Failure};
+use crate::helper::own_runtime;
 use crate::output;
 use crate::progress::Reporter;
 use crate::session::Stop;
-use crate::session::os::{ThisMachine, runtime};
+use crate::session::os::ThisMachine;
 use crate::session::run::{Surroundings, run};
 
 /// The first descriptor that is none of the three every process has.
@@ -33,16 +34,16 @@ const OWN: i32 = 3;
 #[must_use]
 pub fn start(arguments: &[OsString]) -> ExitCode {
     // Without the two ways there is nobody to say it to.
-    let Ok((orders, voice)) = leave_terminal() else {
+    let Ok((orders, voice, helper)) = leave_terminal(is_helped(arguments)) else {
         return ExitCode::from(Exit::Usage as u8);
     };
     let log = Arc::new(LogFile::default());
-    match session(arguments, orders, &voice, &log) {
+    match session(arguments, orders, helper, &voice, &log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             log.write(format!("{failure}\n").as_bytes());
             // Where the sessions' folder cannot be written there is no log either.
-            let _ = log.keep(&runtime());
+            let _ = log.keep(&own_runtime());
             voice.say(&Word::Failed {
                 exit: failure.exit as u8,
                 error: crate::failure::chain(&failure.error),
@@ -55,19 +56,29 @@ pub fn start(arguments: &[OsString]) -> ExitCode {
 
 /// Takes the two ways to the command out of stdin and stdout, and becomes a session of its own:
 /// what happens to the terminal no longer happens to us.
-fn leave_terminal() -> io::Result<(OwnedFd, Voice)> {
+///
+/// Where a helper's socket is stderr that is taken out, too.
+fn leave_terminal(is_helped: bool) -> io::Result<(OwnedFd, Voice, Option<OwnedFd>)> {
     let orders = fcntl_dupfd_cloexec(io::stdin(), OWN)?;
     let words = fcntl_dupfd_cloexec(io::stdout(), OWN)?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
+    let helper = if is_helped {
+        let socket = fcntl_dupfd_cloexec(io::stderr(), OWN)?;
+        dup2_stderr(&nothing)?;
+        Some(socket)
+    } else {
+        None
+    };
     rustix::process::setsid()?;
-    Ok((orders, Voice::new(words.into())))
+    Ok((orders, Voice::new(words.into()), helper))
 }
 
 fn session(
     arguments: &[OsString],
     orders: OwnedFd,
+    helper: Option<OwnedFd>,
     voice: &Voice,
     log: &Arc<LogFile>,
 ) -> Result<(), Failure> {
@@ -75,12 +86,13 @@ fn session(
         return Err(Failure::usage("a session only connects"));
     };
     output::start_session_log(cli.global.verbose, Arc::clone(log), voice.clone());
-    tokio::runtime::Runtime::new()?.block_on(connect(&cli, orders, voice, log))
+    tokio::runtime::Runtime::new()?.block_on(connect(&cli, orders, helper, voice, log))
 }
 
 async fn connect(
     cli: &Cli,
     orders: OwnedFd,
+    helper: Option<OwnedFd>,
     voice: &Voice,
     log: &Arc<LogFile>,
 ) -> Result<(), Failure> {
@@ -95,6 +107,7 @@ async fn connect(
     let _obeying = AbortOnDropHandle::new(tokio::spawn(obeying));
     let config = Config::resolve(arguments, &cli.global)?.complete().await?;
     let reporter = Reporter::new(cli.global.progress, Box::new(voice.talk(log)))
+        .timed(cli.global.verbose > 0)
         .with_data(Box::new(voice.data()));
     let surroundings = Surroundings {
         reporter: Arc::new(reporter),
@@ -103,7 +116,8 @@ async fn connect(
         connected: Some(connected),
         log: Some(Arc::clone(log)),
     };
-    run(&ThisMachine::default(), config, surroundings).await
+    let machine = helper.map_or_else(ThisMachine::default, ThisMachine::with_helper);
+    run(&machine, config, surroundings).await
 }
 
 /// Does as the command says, until it says to go on alone or is gone.

@@ -194,4 +194,53 @@ mod tests {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
+
+    fn wishes(arguments: &[&str], file: &str) -> crate::install::settings::Wishes {
+        let mut config = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut config, file.as_bytes()).unwrap();
+        let path = config.path().to_str().unwrap();
+        let all = ["kubebridge", "upgrade", "--config", path];
+        let all = all
+            .iter()
+            .chain(arguments)
+            .map(Into::into)
+            .collect::<Vec<_>>();
+        let super::super::Parsed::Run(cli) = super::super::parse(&all).unwrap() else {
+            panic!("it is text")
+        };
+        let super::super::Command::Upgrade(install) = cli.command else {
+            panic!("{:?}", cli.command)
+        };
+        install.installation.wishes(&cli.global.namespaces)
+    }
+
+    #[test]
+    fn a_switch_says_yes_no_or_nothing() {
+        let dns = |arguments: &[&str], file: &str| wishes(arguments, file).dns_service;
+        assert_eq!(dns(&[], ""), None);
+        assert_eq!(dns(&["--dns-service"], ""), Some(true));
+        assert_eq!(dns(&["--dns-service=false"], ""), Some(false));
+        assert_eq!(dns(&[], "dns-service: true\n"), Some(true));
+        assert_eq!(dns(&[], "dns-service: false\n"), Some(false));
+        assert_eq!(
+            dns(&["--dns-service=false"], "dns-service: true\n"),
+            Some(false)
+        );
+    }
+
+    #[test]
+    fn the_file_may_say_what_flags_say() {
+        let said = wishes(
+            &["-n", "shop"],
+            "replicas: 3\nallow-group: [team, other]\nimage: registry.example/m:1\nall-namespaces: true\n",
+        );
+        assert_eq!(said.namespaces, ["shop"]);
+        assert_eq!(said.replicas, Some(3));
+        assert_eq!(said.groups, ["team", "other"]);
+        assert_eq!(
+            said.scope,
+            Some(crate::install::settings::Scope::ClusterWide)
+        );
+        assert_eq!(said.image.unwrap().to_string(), "registry.example/m:1");
+    }
 }

@@ -14,6 +14,7 @@ use kube::api::{
 };
 use kube::{Api, Client};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::Cluster;
 use super::problem::{Kind, Problem};
@@ -192,8 +193,9 @@ impl Cluster {
         let Ok(held) = self.client().await else {
             return problem;
         };
-        match rights::missing(&held.client, &rights).await {
-            Some(missing) if !missing.is_empty() => Problem::new(
+        let asking = timeout(PATIENCE, rights::missing(&held.client, &rights));
+        match asking.await {
+            Ok(Some(missing)) if !missing.is_empty() => Problem::new(
                 Kind::Forbidden,
                 format!(
                     "user {} of context {} may not: {}",
@@ -204,7 +206,7 @@ impl Cluster {
             )
             .with_hint("docs/rbac.md has the rights that installing takes; or have the cluster's administrator apply what `kubebridge manifest` prints"),
             // All verbs are there: it is what would be given that the user does not have.
-            Some(_) | None => problem.with_hint(
+            Ok(Some(_) | None) | Err(_) => problem.with_hint(
                 "nobody may give rights that they do not have: have the cluster's administrator do it",
             ),
         }
@@ -216,6 +218,12 @@ impl Problem {
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.kind == Kind::Forbidden
+    }
+
+    /// Whether nobody has answered, or only with a failure of its own.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.kind == Kind::Unreachable
     }
 
     /// Whether what was asked for is not there.

@@ -2,8 +2,7 @@
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure};
-use crate::session::os::runtime;
-use crate::status::client::{Session, sessions};
+use crate::status::client::{Session, all_sessions};
 
 /// How many sessions a command can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ struct Known {
 ///
 /// None is meant, or several where only one can be.
 pub(super) async fn chosen(global: &Global, reach: Reach) -> Result<Vec<Session>, Failure> {
-    let mut found = sessions(&runtime()).await?;
+    let mut found = all_sessions().await?;
     let wanted = global.session.as_ref().map(ToString::to_string);
     if global.context.is_none() && wanted.is_none() && (reach == Reach::All || found.len() < 2) {
         return Ok(found);
@@ -49,7 +48,7 @@ pub(super) async fn chosen(global: &Global, reach: Reach) -> Result<Vec<Session>
     }
     let ids = choose(&known, wanted.as_deref(), global.context.as_deref(), reach)?;
     // A connection serves one question, and that was asked.
-    found = sessions(&runtime()).await?;
+    found = all_sessions().await?;
     found.retain(|session| ids.contains(&session.id));
     Ok(found)
 }

@@ -62,9 +62,8 @@ impl Program {
     }
 
     async fn run_connected(&self, session: &str, signals: &mut Signals) -> u8 {
-        let (first, rest) = match self.words.split_first() {
-            Some((first, rest)) => (first, rest),
-            None => return NOT_FOUND,
+        let Some((first, rest)) = self.words.split_first() else {
+            return NOT_FOUND;
         };
         let started = Command::new(first).args(rest).env(SESSION, session).spawn();
         let mut child = match started {

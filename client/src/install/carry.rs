@@ -42,18 +42,18 @@ pub(super) async fn carry_out(
         .iter()
         .map(|one| one.object.identity.clone())
         .collect();
-    let mut is_recorded = false;
+    let mut kept = None;
     for one in &found {
         // The record has its place in the namespace, which is first where it is ours.
-        if !is_recorded && one.object.identity.kind != "Namespace" {
+        if kept.is_none() && one.object.identity.kind != "Namespace" {
             let all = planned.iter().map(|identity| Entry {
                 identity: identity.clone(),
                 uid: None,
             });
-            let old = before.iter().filter(|old| !planned.contains(&old.identity));
+            let old = before.iter().flat_map(|record| record.without(&planned));
             let union = all.chain(old.cloned()).collect();
-            keep(site, &Record::new(settings.clone(), union)).await?;
-            is_recorded = true;
+            let record = Record::new(settings.clone(), union);
+            kept = Some(keep(site, record.after(before.as_ref())).await?);
         }
         let (entry, change) = apply(site, one, contested).await?;
         entries.push(entry);
@@ -71,7 +71,8 @@ pub(super) async fn carry_out(
         }
         changes.push(Change::new(identity, Kind::Removed, Some(live), None));
     }
-    keep(site, &Record::new(settings.clone(), entries)).await?;
+    let record = Record::new(settings.clone(), entries);
+    keep(site, record.after(kept.as_ref())).await?;
     Ok(changes)
 }
 
@@ -122,9 +123,13 @@ async fn put(site: &Site, object: &Object, contested: Contested) -> Result<Value
     }
 }
 
-/// Writes the record, which is ours whatever somebody has done to it.
-async fn keep(site: &Site, record: &Record) -> Result<(), Failure> {
-    put(site, &record.object()?, Contested::Take)
-        .await
-        .map(drop)
+/// Writes the record, which is ours whatever somebody has done to it, and reads it back.
+async fn keep(site: &Site, record: Record) -> Result<Record, Failure> {
+    match put(site, &record.object()?, Contested::Take).await {
+        Ok(written) => Ok(Record::read(&written)?),
+        Err(failure) if failure.exit == Exit::Busy => Err(failure
+            .context("somebody else installs at the same time")
+            .with_hint("run it again")),
+        Err(failure) => Err(failure),
+    }
 }

@@ -57,7 +57,7 @@ fn by_field_manager(live: &Value) -> Option<String> {
     let mut names: Vec<_> = managers(live).map(|(name, _)| name).collect();
     names.dedup();
     Some(match &names[..] {
-        [] => "somebody unknown".to_owned(),
+        [] => "an unknown field manager".to_owned(),
         names => format!("field manager {}", names.join(", ")),
     })
 }
@@ -153,7 +153,7 @@ mod tests {
             {"manager": "kubelet", "operation": "Update", "subresource": "status"},
         ]}});
         assert_eq!(foreign(&live).unwrap(), "field manager kubectl-create");
-        assert_eq!(foreign(&json!({})).unwrap(), "somebody unknown");
+        assert_eq!(foreign(&json!({})).unwrap(), "an unknown field manager");
         // A name that anybody may take does not make it ours.
         let update = json!({"metadata": {"managedFields": [
             {"manager": "kubebridge", "operation": "Update"},

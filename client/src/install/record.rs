@@ -5,6 +5,7 @@
 //! it holds those of before and those to come.
 
 use anyhow::{Context, Result, bail};
+use kubebridge_proto::names::parse_version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -39,6 +40,9 @@ pub struct Record {
     pub settings: Settings,
     /// The objects, in the order they are applied in.
     pub objects: Vec<Entry>,
+    /// Which state of the ConfigMap was read: writing it fails when it is another by then.
+    #[serde(skip)]
+    state: Option<String>,
 }
 
 impl Record {
@@ -50,7 +54,24 @@ impl Record {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings,
             objects,
+            state: None,
         }
+    }
+
+    /// The same, to be written only in the place of the one that was read.
+    #[must_use]
+    pub fn after(self, read: Option<&Self>) -> Self {
+        Self {
+            state: read.and_then(|read| read.state.clone()),
+            ..self
+        }
+    }
+
+    /// Whether a newer version than `program` has written it.
+    #[must_use]
+    pub fn is_newer_than(&self, program: &str) -> bool {
+        let read = |text: &str| parse_version("version", text).ok();
+        read(&self.version) > read(program)
     }
 
     /// Says where the record is.
@@ -83,7 +104,12 @@ impl Record {
                 value["form"]
             );
         }
-        serde_json::from_value(value).with_context(about)
+        let read: Self = serde_json::from_value(value).with_context(about)?;
+        let state = config_map["metadata"]["resourceVersion"].as_str();
+        Ok(Self {
+            state: state.map(str::to_owned),
+            ..read
+        })
     }
 
     /// Writes the ConfigMap.
@@ -94,6 +120,9 @@ impl Record {
     pub fn object(&self) -> Result<Object> {
         let mut metadata = json!({ "name": NAME, "namespace": HOME, "labels": labels() });
         metadata["labels"][MANAGED_BY] = super::owner::FIELD_MANAGER.into();
+        if let Some(state) = &self.state {
+            metadata["resourceVersion"] = state.as_str().into();
+        }
         let body = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -144,6 +173,32 @@ mod tests {
         assert!(error(&json!({"data": {"record": "{"}})).contains("kubebridge-install"));
         let newer = json!({"data": {"record": "{\"form\": \"kubebridge.install/v2\"}"}});
         assert!(error(&newer).contains("use a newer kubebridge"));
+    }
+
+    #[test]
+    fn install_a_record_is_written_in_the_place_of_the_one_that_was_read_alone() {
+        let mut there = record(&["a"]).object().unwrap().body;
+        there["metadata"]["resourceVersion"] = "7".into();
+        let read = Record::read(&there).unwrap();
+
+        let state =
+            |record: Record| record.object().unwrap().body["metadata"]["resourceVersion"].clone();
+        assert_eq!(state(record(&["b"]).after(Some(&read))), "7");
+        assert_eq!(state(record(&["b"]).after(None)), Value::Null);
+    }
+
+    #[test]
+    fn install_a_record_of_a_newer_version_is_known() {
+        let mut of = record(&[]);
+        for (version, is_newer) in [
+            ("0.9.0", false),
+            ("1.2.0", false),
+            ("1.2.1", true),
+            ("1.10.0", true),
+        ] {
+            version.clone_into(&mut of.version);
+            assert_eq!(of.is_newer_than("1.2.0"), is_newer, "{version}");
+        }
     }
 
     #[test]

@@ -125,18 +125,18 @@ impl Wishes {
             namespaces,
             scope: self
                 .scope
-                .or(before.map(|settings| settings.scope))
+                .or_else(|| before.map(|settings| settings.scope))
                 .unwrap_or(Scope::Namespaced),
             replicas: self
                 .replicas
-                .or(before.map(|settings| settings.replicas))
+                .or_else(|| before.map(|settings| settings.replicas))
                 .unwrap_or(1),
             image: self.image(before, released)?,
             registry: kept(&self.registry, |settings| &settings.registry),
             image_pull_secrets: secrets.unwrap_or_default(),
             dns_service: self
                 .dns_service
-                .or(before.map(|settings| settings.dns_service))
+                .or_else(|| before.map(|settings| settings.dns_service))
                 .unwrap_or_default(),
             tls_secret: kept(&self.tls_secret, |settings| &settings.tls_secret),
             users: joined(|settings| &settings.users, &self.users),

@@ -36,8 +36,8 @@ pub(super) struct Survey {
     pub(super) found: Vec<Found>,
     /// What was applied once and is not wanted any more, as it is now.
     pub(super) gone: Vec<(Identity, Value)>,
-    /// What was applied once, there or not.
-    pub(super) before: Vec<Entry>,
+    /// What was recorded so far.
+    pub(super) before: Option<Record>,
 }
 
 impl Survey {
@@ -79,13 +79,13 @@ pub(super) async fn look(
 ) -> Result<Survey, Failure> {
     leave_foreign_home(site, &mut objects).await?;
     let identities: Vec<_> = objects.iter().map(|one| one.identity.clone()).collect();
-    let before = before.map(|record| record.objects).unwrap_or_default();
+    let recorded = before.as_ref().map(|record| &record.objects[..]);
     let live = read(site, &identities).await?;
     refuse_foreign(
         objects.iter().map(|one| &one.identity).zip(&live),
         contested,
     )?;
-    let gone = left_out(site, &before, &identities, contested).await?;
+    let gone = left_out(site, recorded.unwrap_or_default(), &identities, contested).await?;
     let is_home_new = objects
         .iter()
         .zip(&live)

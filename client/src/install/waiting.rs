@@ -58,8 +58,14 @@ async fn progress(site: &Site) -> Result<Rollout, Failure> {
         namespace: Some(HOME.to_owned()),
         name: MANAGER.to_owned(),
     };
-    let Some(deployment) = site.cluster.read(&of("apps/v1", "Deployment")).await? else {
-        return Ok(Rollout::Waiting("the Deployment has gone".to_owned()));
+    let deployment = match site.cluster.read(&of("apps/v1", "Deployment")).await {
+        Ok(Some(deployment)) => deployment,
+        Ok(None) => return Ok(Rollout::Waiting("the Deployment has gone".to_owned())),
+        // It may come back: there is a limit anyway.
+        Err(problem) if problem.is_unreachable() => {
+            return Ok(Rollout::Waiting(problem.to_string()));
+        }
+        Err(problem) => return Err(problem.into()),
     };
     let label = format!("app.kubernetes.io/name={MANAGER}");
     let pods = site.cluster.list(&of("v1", "Pod"), &label).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kubebridge_platform::tun::Packets;
-use kubebridge_platform::{Drift, DriftWatch};
+use kubebridge_platform::{Drift, DriftWatch, Host};
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, sleep_until};
@@ -32,6 +32,7 @@ impl<O: Os> Parts<'_, O> {
             drift,
             routes,
             clock,
+            host,
             ..
         } = self;
         tokio::select! {
@@ -41,6 +42,7 @@ impl<O: Os> Parts<'_, O> {
             () = broken(netstack.as_mut()) => Event::Stop(Stop::Broken),
             () = unwatched(watching.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
+            () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
             () = at(*second_look) => Event::Drifted,
             noticed = next_drift(watch.as_mut()) => {
                 tracing::debug!(causes = ?noticed.causes, "drift");
@@ -105,6 +107,14 @@ async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
 async fn unheard(server: Option<&mut Server>) {
     match server {
         Some(server) => server.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the machine cannot be changed any more.
+async fn lost<H: Host>(host: Option<&mut H>) {
+    match host {
+        Some(host) => host.lost().await,
         None => std::future::pending().await,
     }
 }

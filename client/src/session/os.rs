@@ -2,19 +2,21 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use kubebridge_platform::host::{Host, HostDns, HostError, Link};
+use kubebridge_platform::host::{Host, HostDns, HostError, Kind, Link};
 use kubebridge_platform::routes::{Known, Taken, read_taken};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
-    Clock, DriftWatch, Family, Leftover, LocalHost, LookupError, Recovered, leftovers,
+    Clock, DriftWatch, Family, HelperHost, Leftover, LocalHost, LookupError, Recovered, leftovers,
     lookup_through_resolved, read_host_dns, recover,
 };
-
-use rustix::process::{Uid, geteuid};
+use parking_lot::Mutex;
+use rustix::process::Uid;
 
 use crate::failure::{Exit, Failure};
+use crate::helper::{self, MachineHost, own_runtime};
 
 /// The port of DNS.
 const DNS_PORT: u16 = 53;
@@ -24,15 +26,9 @@ pub trait Os: Send + Sync {
     /// What changes it.
     type Host: Host + 'static;
 
-    /// Repairs what dead sessions left, and says what that was.
-    fn recover(&self) -> impl Future<Output = Result<Vec<Recovered>, Failure>> + Send;
-
-    /// Gets hold of the machine for one session.
-    ///
-    /// # Errors
-    ///
-    /// This user may not.
-    fn take(&self, session: &SessionId) -> Result<Self::Host, Failure>;
+    /// Takes the machine for one session; whoever is not root may be asked for a password.
+    fn take(&self, session: &SessionId)
+    -> impl Future<Output = Result<Self::Host, Failure>> + Send;
 
     /// Reads how the machine resolves names.
     fn read_dns(&self) -> impl Future<Output = Result<HostDns, Failure>> + Send;
@@ -59,12 +55,50 @@ pub trait Os: Send + Sync {
 }
 
 /// This machine.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct ThisMachine {
     sys: Sys,
+    runtime: PathBuf,
+    /// The socket of a helper that somebody started for us.
+    helper: Mutex<Option<OwnedFd>>,
+}
+
+impl Default for ThisMachine {
+    fn default() -> Self {
+        Self {
+            sys: Sys::default(),
+            runtime: own_runtime(),
+            helper: Mutex::default(),
+        }
+    }
 }
 
 impl ThisMachine {
+    /// The machine for a session whose helper is there already ([`helper::start`]).
+    #[must_use]
+    pub fn with_helper(socket: OwnedFd) -> Self {
+        Self {
+            helper: Mutex::new(Some(socket)),
+            ..Self::default()
+        }
+    }
+
+    /// Repairs what dead sessions left, and says what that was.
+    ///
+    /// # Errors
+    ///
+    /// Not everything could be repaired.
+    pub async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
+        let recovered = match helper::start().await? {
+            None => recover(&self.sys).await,
+            Some(socket) => match HelperHost::start(socket, Uid::ROOT).await {
+                Ok(mut host) => host.recover().await,
+                Err(error) => Err(error.into()),
+            },
+        };
+        recovered.map_err(not_repaired)
+    }
+
     /// Lists what dead sessions left, without repairing it.
     ///
     /// # Errors
@@ -75,32 +109,24 @@ impl ThisMachine {
     }
 }
 
-fn check_privilege(user: Uid) -> Result<(), Failure> {
-    if user.is_root() {
-        return Ok(());
-    }
-    Err(Failure::message(
-        Exit::Privilege,
-        "only root may change this machine's DNS and hosts file",
-    )
-    .with_hint("run the same command with sudo"))
-}
-
 impl Os for ThisMachine {
-    type Host = LocalHost;
+    type Host = MachineHost;
 
-    async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
-        check_privilege(geteuid())?;
-        recover(&self.sys).await.map_err(|error| {
-            host_failure(error)
-                .context("repairing what a dead session left")
-                .with_hint("free the disk or the file it names, then sudo kubebridge recover")
-        })
-    }
-
-    fn take(&self, session: &SessionId) -> Result<LocalHost, Failure> {
-        check_privilege(geteuid())?;
-        LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)
+    async fn take(&self, session: &SessionId) -> Result<MachineHost, Failure> {
+        let started = self.helper.lock().take();
+        let socket = match started {
+            Some(socket) => Some(socket),
+            None => helper::start().await?,
+        };
+        let Some(socket) = socket else {
+            let host = LocalHost::new(self.sys.clone(), session.clone()).map_err(host_failure)?;
+            return Ok(MachineHost::Own(Box::new(host)));
+        };
+        helper::prepare(&self.runtime)?;
+        let host = HelperHost::start(socket, Uid::ROOT).await;
+        let mut host = host.map_err(|error| host_failure(error.into()))?;
+        host.take(session).await.map_err(host_failure)?;
+        Ok(MachineHost::Helper(host))
     }
 
     async fn read_dns(&self) -> Result<HostDns, Failure> {
@@ -136,37 +162,34 @@ impl Os for ThisMachine {
     }
 
     fn runtime(&self) -> &Path {
-        &self.sys.runtime_dir
+        &self.runtime
     }
 }
 
-/// Returns where the sessions of this machine have their sockets.
-#[must_use]
-pub fn runtime() -> PathBuf {
-    Sys::default().runtime_dir
+/// Says what helps when something cannot be repaired.
+pub(crate) fn not_repaired(error: HostError) -> Failure {
+    host_failure(error)
+        .context("repairing what a dead session left")
+        .with_hint("free the disk or the file it names, then sudo kubebridge recover")
 }
 
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
-    let hint = match &error {
-        HostError::Busy { .. } => Some("try again when it has ended".to_owned()),
-        HostError::Clash(clash) => Some(format!("kubebridge disconnect {}", clash.other)),
-        HostError::Claims(_)
-        | HostError::Intent(_)
-        | HostError::Files(_)
-        | HostError::Journal(_)
-        | HostError::Link(_)
-        | HostError::Dns(_)
-        | HostError::Hosts(_)
-        | HostError::Routes(_)
-        | HostError::NoLink
-        | HostError::Worker
-        | HostError::Ended => None,
-    };
-    match hint {
-        Some(hint) => Failure::new(Exit::Busy, error).with_hint(hint),
-        None => Failure::new(Exit::HostOs, error),
+    match error.kind() {
+        Kind::Clash => Failure::new(Exit::Busy, error)
+            .with_hint("kubebridge disconnect with the id of that session"),
+        Kind::Busy => Failure::new(Exit::Busy, error).with_hint("try again when it has ended"),
+        Kind::Helper => Failure::new(Exit::HostOs, error)
+            .with_hint("sudo kubebridge recover repairs what it may have left"),
+        Kind::Intent
+        | Kind::Files
+        | Kind::Link
+        | Kind::Dns
+        | Kind::Hosts
+        | Kind::Routes
+        | Kind::Ended
+        | Kind::Internal => Failure::new(Exit::HostOs, error),
     }
 }
 
@@ -180,15 +203,6 @@ fn os_failure(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn whoever_is_not_root_is_told_so_before_anything_is_done() {
-        let failure = check_privilege(Uid::from_raw(1000)).unwrap_err();
-
-        assert_eq!(failure.exit, Exit::Privilege);
-        assert!(failure.hint.is_some());
-        assert!(check_privilege(Uid::ROOT).is_ok());
-    }
 
     #[test]
     fn what_the_host_refuses_has_its_exit_code_and_what_helps() {

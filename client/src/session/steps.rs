@@ -7,9 +7,9 @@ mod settings;
 
 use std::sync::Arc;
 
-use kubebridge_platform::host::{HostDnsMode, ResolvedVia};
+use kubebridge_platform::host::{Host, HostDnsMode, ResolvedVia};
 
-use super::os::Os;
+use super::os::{Os, not_repaired};
 use super::parts::{Found, Parts};
 use crate::cli::DnsChoice;
 use crate::failure::{Exit, Failure};
@@ -22,9 +22,9 @@ pub(super) use routes::{plan, routes};
 pub(super) use settings::{hosts, point_os, verify};
 
 pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let host = parts.os.take(&parts.id)?;
-    parts.host = Some(host);
-    let repaired = parts.os.recover().await?;
+    let host = parts.os.take(&parts.id).await?;
+    let host = parts.host.insert(host);
+    let repaired = host.recover().await.map_err(not_repaired)?;
     server::remove_dead(parts.os.runtime());
     let server = Server::start(
         parts.os.runtime(),

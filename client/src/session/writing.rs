@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubebridge_platform::host::{Applied, Host, HostError};
+use kubebridge_platform::host::{Applied, Host, Kind};
 use kubebridge_platform::intent::Intent;
 use tokio::time::Instant;
 
@@ -65,13 +65,13 @@ impl<O: Os> Parts<'_, O> {
         };
         match host.apply(&self.intent).await {
             Ok(applied) => Ok(self.note_applied(applied)),
-            Err(error @ HostError::Routes(_)) => {
+            Err(error) if error.kind() == Kind::Routes => {
                 let trouble = format!("{:#}", host_failure(error).error);
                 tracing::warn!(error = %trouble, "routes not as wanted");
                 self.board.note(|facts| facts.routing.error = Some(trouble));
                 Ok(Vec::new())
             }
-            Err(error @ HostError::Dns(_)) => {
+            Err(error) if error.kind() == Kind::Dns => {
                 let trouble = format!("{:#}", host_failure(error).error);
                 tracing::warn!(error = %trouble, "system DNS not as wanted");
                 self.board.note(|facts| facts.dns.error = Some(trouble));

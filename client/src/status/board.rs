@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kubebridge_platform::host::Kind;
 use kubebridge_platform::{Clock, HostError};
 use kubebridge_proto::explain::Freshness;
 use kubebridge_proto::session::SessionInfo;
@@ -197,20 +198,18 @@ impl Board {
         let mut words = Vec::new();
         for trouble in troubles {
             let text = trouble_words(&trouble);
-            match trouble {
-                HostError::Dns(_) => of_dns = Some(text.clone()),
-                HostError::Hosts(_) => of_hosts = Some(text.clone()),
-                HostError::Routes(_) => of_routes = Some(text.clone()),
-                HostError::Busy { .. }
-                | HostError::Clash(_)
-                | HostError::Claims(_)
-                | HostError::Intent(_)
-                | HostError::Files(_)
-                | HostError::Journal(_)
-                | HostError::Link(_)
-                | HostError::Ended
-                | HostError::NoLink
-                | HostError::Worker => {}
+            match trouble.kind() {
+                Kind::Dns => of_dns = Some(text.clone()),
+                Kind::Hosts => of_hosts = Some(text.clone()),
+                Kind::Routes => of_routes = Some(text.clone()),
+                Kind::Busy
+                | Kind::Clash
+                | Kind::Intent
+                | Kind::Files
+                | Kind::Link
+                | Kind::Ended
+                | Kind::Internal
+                | Kind::Helper => {}
             }
             words.push(text);
         }

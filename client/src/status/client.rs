@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kubebridge_platform::SessionId;
-use rustix::process::{Pid, getpid, test_kill_process};
+use rustix::process::{Pid, Uid, geteuid, getpid, test_kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -14,6 +14,7 @@ use super::server::{SOCKET, sessions_folder};
 use super::{HostsListReport, NamespacesReport, Reply, Request, RoutesReport, StatusReport};
 use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure};
+use crate::helper::{Runtime, runtimes};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 /// How long a session may take to answer a question about itself: it answers from memory.
@@ -42,7 +43,20 @@ pub struct Session {
     lines: Lines<BufReader<UnixStream>>,
 }
 
-/// Connects to every session that runs on this machine.
+/// Connects to every session of this machine that this user may speak to.
+///
+/// # Errors
+///
+/// The sockets may not be used by this user.
+pub async fn all_sessions() -> Result<Vec<Session>, Failure> {
+    let mut found = Vec::new();
+    for Runtime { path, owner } in runtimes() {
+        found.extend(sessions_of(&path, owner).await?);
+    }
+    Ok(found)
+}
+
+/// Connects to every session of this user in a folder.
 ///
 /// Folders of sessions that died are passed over: they are leftovers, not sessions.
 ///
@@ -50,9 +64,17 @@ pub struct Session {
 ///
 /// The sockets may not be used by this user.
 pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
+    sessions_of(runtime, geteuid()).await
+}
+
+/// The sessions of `owner`: whoever else listens there, by a symbolic link say, is told nothing.
+async fn sessions_of(runtime: &Path, owner: Uid) -> Result<Vec<Session>, Failure> {
     let mut found = Vec::new();
     for (id, socket) in sockets(runtime)? {
         match UnixStream::connect(&socket).await {
+            Ok(stream) if !is_of(&stream, owner) => {
+                tracing::warn!(socket = %socket.display(), "not a session of the folder's user");
+            }
             Ok(stream) => found.push(Session {
                 id,
                 pid: peer(&stream),
@@ -65,6 +87,11 @@ pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
         }
     }
     Ok(found)
+}
+
+fn is_of(stream: &UnixStream, owner: Uid) -> bool {
+    let peer = stream.peer_cred();
+    peer.is_ok_and(|peer| peer.uid() == owner.as_raw())
 }
 
 fn peer(stream: &UnixStream) -> Option<Pid> {

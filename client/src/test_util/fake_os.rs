@@ -121,16 +121,12 @@ impl FakeOs {
 impl Os for FakeOs {
     type Host = FakeHost;
 
-    async fn recover(&self) -> Result<Vec<Recovered>, Failure> {
-        self.shared.deeds.lock().push(Deed::Recovered);
-        self.outcome("recover").map(|()| Vec::new())
-    }
-
-    fn take(&self, _session: &SessionId) -> Result<FakeHost, Failure> {
+    async fn take(&self, _session: &SessionId) -> Result<FakeHost, Failure> {
         self.outcome("take")?;
         Ok(FakeHost {
             shared: Arc::clone(&self.shared),
             failing: self.failing,
+            panicking: self.panicking,
         })
     }
 
@@ -181,6 +177,7 @@ impl Os for FakeOs {
 pub(crate) struct FakeHost {
     shared: Arc<Shared>,
     failing: Option<&'static str>,
+    panicking: Option<&'static str>,
 }
 
 impl FakeHost {
@@ -194,6 +191,12 @@ impl FakeHost {
 }
 
 impl Host for FakeHost {
+    async fn recover(&mut self) -> Result<Vec<Recovered>, HostError> {
+        self.shared.deeds.lock().push(Deed::Recovered);
+        assert_ne!(self.panicking, Some("recover"), "a test");
+        self.outcome("recover").map(|()| Vec::new())
+    }
+
     async fn open(&mut self, _spec: &LinkSpec) -> Result<Link, HostError> {
         self.shared.deeds.lock().push(Deed::Opened);
         self.outcome("open")?;

@@ -93,6 +93,7 @@ fn wish() -> Intent {
     Intent {
         dns: Some(dns),
         hosts,
+        routes: Vec::new(),
     }
 }
 

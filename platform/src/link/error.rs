@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::{LINK_PREFIX, MAX_NAMES};
+use super::{LINK_PREFIX, MAX_AVOIDED, MAX_NAMES};
 use crate::net::Ipv4Net;
 
 /// Why a link could not be made.
@@ -24,6 +24,15 @@ pub enum LinkError {
     /// The range given is smaller than a link.
     #[error("{0} is too small for a link (at least /{LINK_PREFIX})")]
     RangeTooSmall(Ipv4Net),
+    /// The range to take the link's network from belongs to others.
+    #[error("{0} is refused for a link: not in a private network")]
+    RangeNotOurs(Ipv4Net),
+    /// No link can have that MTU.
+    #[error("an MTU of {0} is refused (at least 1280)")]
+    Mtu(u16),
+    /// More networks to avoid than anybody has.
+    #[error("{0} networks to avoid are too many (at most {MAX_AVOIDED})")]
+    Avoided(usize),
     /// Every /30 of the range is used by something.
     #[error("no free /{LINK_PREFIX} in {0}: routes, addresses or cluster networks cover it")]
     NoFreeNet(Ipv4Net),
@@ -56,6 +65,15 @@ pub enum LinkError {
     /// The link could not be brought up.
     #[error("bringing {name} up")]
     Up {
+        /// The link.
+        name: String,
+        /// What the kernel said.
+        #[source]
+        source: Box<rtnetlink::Error>,
+    },
+    /// The link could not be removed.
+    #[error("removing {name}")]
+    Remove {
         /// The link.
         name: String,
         /// What the kernel said.

@@ -86,6 +86,30 @@ impl Netlink {
         })
     }
 
+    /// Removes the link of that index if it still has that name; tells whether it did.
+    pub(super) async fn remove(&self, name: &str, index: u32) -> Result<bool, LinkError> {
+        let failed = |source| LinkError::Remove {
+            name: name.to_owned(),
+            source: Box::new(source),
+        };
+        let one = self.handle.link().get().match_index(index).execute();
+        let found: Result<Vec<LinkMessage>, _> = one.try_collect().await;
+        let links = match found {
+            Ok(links) => links,
+            Err(error) if is_no_device(&error) => return Ok(false),
+            Err(error) => return Err(read("the link")(error)),
+        };
+        let is_it = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfName(is) if is == name);
+        if !links.iter().any(|link| link.attributes.iter().any(is_it)) {
+            return Ok(false);
+        }
+        match self.handle.link().del(index).execute().await {
+            Ok(()) => Ok(true),
+            Err(error) if is_no_device(&error) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// Reads the addresses of a link.
     pub(super) async fn addresses(&self, index: u32) -> Result<BTreeSet<IpAddr>, LinkError> {
         let filtered = self.handle.address().get().set_link_index_filter(index);

@@ -81,8 +81,13 @@ impl Cluster {
         });
         let objects = listed.await?.items.into_iter();
         Ok(objects
-            .filter(|object| object.owner_references().is_empty())
+            .filter(|object| object.owner_references().is_empty() && !is_token(object))
             .map(|object| format!("{}/{}", kind.kind, object.name_any()))
             .collect())
     }
+}
+
+/// Whether it is a token that old clusters (before 1.24) make for every ServiceAccount.
+fn is_token(object: &DynamicObject) -> bool {
+    object.data["type"] == "kubernetes.io/service-account-token"
 }

@@ -420,12 +420,12 @@ async fn what_somebody_changed_is_put_back_and_told() {
     verifications.wait_for(|count| *count == 1).await.unwrap();
     let device = std::fs::File::open("/dev/null").unwrap();
     world.os.will_verify(Verified {
+        withheld: None,
         repairs: vec!["link kb1 made anew".to_owned()],
         conflicts: vec![HostsConflict {
             name: "books".to_owned(),
             reason: "a line of somebody else".to_owned(),
         }],
-        withheld: None,
         link: Some(Relinked {
             name: "kb1".to_owned(),
             index: 8,
