@@ -17,6 +17,7 @@ pub use routing::RoutingReport;
 
 use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure, chain};
+use crate::flows::FlowsStatus;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 
 pub use document::{
@@ -204,6 +205,9 @@ pub struct StatusReport {
     /// What another session of this machine has because it came first; `None` if nothing.
     #[serde(default)]
     pub withheld: Option<WithheldReport>,
+    /// Connections into the cluster.
+    #[serde(default)]
+    pub flows: Option<FlowsStatus>,
 }
 
 /// What another session has because it came first; it is ours when that one leaves.

@@ -186,7 +186,7 @@ pub enum Kind {
     Dns,
     /// The hosts file.
     Hosts,
-    /// The routes into the link.
+    /// Routes into the link.
     Routes,
     /// The session, which is over.
     Ended,

@@ -199,6 +199,8 @@ impl LocalHost {
         // The link goes, and its routes with it.
         self.drop_routes().await?;
         self.remove_link().await;
+        // The link is gone, and its routes with it.
+        self.drop_routes().await?;
         self.journalled(move |journal| journal.undone(seq)).await
     }
 

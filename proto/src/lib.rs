@@ -11,6 +11,7 @@ pub mod error;
 pub mod explain;
 pub mod flow;
 pub mod names;
+pub mod probe;
 pub mod routes;
 pub mod session;
 #[cfg(feature = "test-util")]

@@ -127,6 +127,13 @@ impl TrafficManager for Manager {
         Err(Status::unimplemented("not by this manager"))
     }
 
+    async fn probe(
+        &self,
+        _request: Request<v1::ProbeRequest>,
+    ) -> Result<Response<v1::ProbeResponse>, Status> {
+        Err(Status::unimplemented("not by this manager"))
+    }
+
     async fn watch_upstreams(
         &self,
         _request: Request<v1::WatchUpstreamsRequest>,

@@ -3,12 +3,11 @@
 use crate::tree::rust_sources;
 
 /// What a request that changes objects takes in the Kubernetes client.
-const WRITES: [&str; 7] = [
+const WRITES: [&str; 6] = [
     "Patch::",
     "PatchParams",
     "DeleteParams",
     ".delete_collection(",
-    ".replace(&",
     ".patch(&",
     "Method::DELETE",
 ];

@@ -3,7 +3,7 @@
 //! Nothing is decided here. Every task is essential: when one ends before shutdown, the program ends.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,11 @@ use tracing::{Instrument, error_span, info, warn};
 
 use crate::admin::{self, Readiness, Zones};
 use crate::config::{AnswerServices, Config, Source};
+use crate::data::{self, Data};
+use crate::dial::Sockets;
 use crate::dns::{Followed, PlainDns, Settings};
+use crate::egress::Egress;
+use crate::egress::never::Ours;
 use crate::feed::Feed;
 use crate::grpc::{self, Service};
 use crate::guard::Guarded;
@@ -47,6 +51,8 @@ pub struct Running {
     pub admin: SocketAddr,
     shutdown: CancellationToken,
     tasks: Tasks,
+    /// The flows, which may go on for longer than the rest.
+    flows: Tasks,
 }
 
 /// What is running; each task says what it was and how it ended.
@@ -82,32 +88,38 @@ pub async fn start(config: Config) -> Result<Running> {
 
     let view_ids = Arc::new(ViewIds::default());
     let told = Told::default();
+    let place = Place::of(&config, &opened);
+    let sessions = Arc::new(Sessions::new(
+        plain.subscribe(),
+        Arc::clone(&view_ids),
+        Arc::clone(&guarded.audit),
+    ));
+    let data = Data::new(data::Parts {
+        egress: egress(&config, &index, &told, &place.ours),
+        sessions: Arc::clone(&sessions),
+        dial: Arc::new(Sockets),
+        flows_per_session: config.flows_per_session,
+        audit: Arc::clone(&guarded.audit),
+        counts: metrics.flows(),
+        shutdown: shutdown.clone(),
+    });
     let service = Service {
-        sessions: Arc::new(Sessions::new(
-            plain.subscribe(),
-            Arc::clone(&view_ids),
-            Arc::clone(&guarded.audit),
-        )),
+        sessions,
+        data: data.clone(),
         index,
         observed: told.observed.subscribe(),
         ranges: told.ranges.subscribe(),
         resolver: Arc::clone(&resolver),
-        metrics: Arc::clone(&metrics),
+        metrics,
         gate: guarded.gate,
         audit: guarded.audit,
         explains: Arc::default(),
         shutdown: shutdown.clone(),
     };
-    let exposition = Exposition::new(
-        Arc::clone(&metrics),
-        Arc::clone(&resolver),
-        Arc::clone(&service.index),
-        Arc::clone(&service.sessions),
-    );
     let handler = Arc::new(PlainDns {
         resolver: Arc::clone(&resolver),
         plain: plain.subscribe(),
-        metrics,
+        metrics: Arc::clone(&service.metrics),
     });
 
     let watches = opened.spawn(&feed, told, &shutdown, &mut tasks);
@@ -123,19 +135,60 @@ pub async fn start(config: Config) -> Result<Running> {
     let addresses = Faces {
         handler,
         tls: guarded.tls,
-        pod_namespace: config.pod_namespace,
+        place,
+        exposition: exposition(&service),
         service,
         readiness,
-        exposition,
     }
     .serve(listeners, &shutdown, &mut tasks);
-    Ok(Running {
-        dns: addresses.dns,
-        grpc: addresses.grpc,
-        admin: addresses.admin,
-        shutdown,
-        tasks,
-    })
+    Ok(Running::new(addresses, data, shutdown, tasks))
+}
+
+/// Where the program runs.
+struct Place {
+    namespace: Option<String>,
+    host: BTreeSet<IpAddr>,
+    api_servers: BTreeSet<IpAddr>,
+    ours: watch::Sender<Arc<Ours>>,
+}
+
+impl Place {
+    fn of(config: &Config, opened: &Opened) -> Self {
+        Self {
+            namespace: config.pod_namespace.clone(),
+            host: config.host_ips.0.clone(),
+            api_servers: opened.api_servers(),
+            ours: watch::Sender::default(),
+        }
+    }
+}
+
+/// Puts together what is told to who asks for numbers.
+fn exposition(service: &Service) -> Exposition {
+    Exposition::new(
+        Arc::clone(&service.metrics),
+        Arc::clone(&service.resolver),
+        Arc::clone(&service.index),
+        Arc::clone(&service.sessions),
+        service.data.memory().clone(),
+    )
+}
+
+/// Puts together what decides where flows may go.
+fn egress(
+    config: &Config,
+    index: &Arc<Index>,
+    told: &Told,
+    ours: &watch::Sender<Arc<Ours>>,
+) -> Egress {
+    Egress {
+        rules: Arc::new(config.egress.clone()),
+        index: Arc::clone(index),
+        endpoints: Arc::clone(&told.endpoints),
+        ranges: told.ranges.subscribe(),
+        nodes: told.nodes.subscribe(),
+        ours: ours.subscribe(),
+    }
 }
 
 /// Makes an index whose revisions no earlier manager used.
@@ -160,7 +213,7 @@ fn watch_for_loops(own: Own, shutdown: &CancellationToken, tasks: &mut Tasks) {
 struct Faces {
     handler: Arc<PlainDns>,
     tls: Option<Current>,
-    pod_namespace: Option<String>,
+    place: Place,
     service: Service,
     readiness: Readiness,
     exposition: Exposition,
@@ -186,7 +239,10 @@ impl Faces {
             plain: self.handler.plain.clone(),
             sessions: Arc::clone(&self.service.sessions),
             index: Arc::clone(&self.service.index),
-            namespace: self.pod_namespace,
+            namespace: self.place.namespace,
+            host: self.place.host,
+            api_servers: self.place.api_servers,
+            ours: self.place.ours,
         };
         watch_for_loops(own, shutdown, tasks);
         let sweeping = Arc::clone(&self.service.sessions).sweep_until(shutdown.clone());
@@ -210,12 +266,29 @@ impl Faces {
 }
 
 impl Running {
+    fn new(addresses: Addresses, data: Data, shutdown: CancellationToken, tasks: Tasks) -> Self {
+        let mut flows = Tasks::new();
+        spawn(&mut flows, "flows", done(data.run()));
+        Self {
+            dns: addresses.dns,
+            grpc: addresses.grpc,
+            admin: addresses.admin,
+            shutdown,
+            tasks,
+            flows,
+        }
+    }
+
     /// Waits until something essential ends, which it does not on its own.
     ///
     /// # Errors
     /// Always: with what ended, and why.
     pub async fn wait(&mut self) -> Result<()> {
-        let (name, ended) = match self.tasks.join_next().await {
+        let ended = tokio::select! {
+            ended = self.tasks.join_next() => ended,
+            ended = self.flows.join_next() => ended,
+        };
+        let (name, ended) = match ended {
             Some(Ok(ended)) => ended,
             Some(Err(error)) => return Err(anyhow!(error).context("a task panicked")),
             None => return Err(anyhow!("nothing is running")),
@@ -235,6 +308,8 @@ impl Running {
             info!(tasks = self.tasks.len(), "gave up on what was open");
             self.tasks.shutdown().await;
         }
+        // They have a window of their own.
+        while self.flows.join_next().await.is_some() {}
     }
 }
 

@@ -13,6 +13,7 @@ use kubebridge_dns::upstream::UpstreamSpec;
 use tokio::sync::mpsc;
 
 use crate::access::key_file::KeyFile;
+use crate::egress::rules::Rules;
 use crate::failure::{Exit, Failure};
 use crate::host_network::Addresses;
 use crate::tls::TlsFiles;
@@ -44,6 +45,10 @@ pub struct Config {
     pub token_keys: Option<KeyFile>,
     /// Mutual TLS for gRPC; without it gRPC is on loopback.
     pub tls: Option<TlsFiles>,
+    /// What flows may reach.
+    pub egress: Rules,
+    /// The most open flows of one session.
+    pub flows_per_session: u16,
     /// Where the audit log goes.
     pub audit: AuditLog,
     /// How log lines look.
@@ -182,6 +187,8 @@ pub enum LogFormat {
 pub const DNS_PORT: u16 = 1053;
 /// The default gRPC port, reached by a port-forward.
 pub const GRPC_PORT: u16 = 7080;
+/// The default of open flows per session: a browser has some hundred, a load test raises it.
+pub const FLOWS_PER_SESSION: u16 = 1024;
 /// The default port of the probes.
 pub const ADMIN_PORT: u16 = 7081;
 
@@ -272,6 +279,8 @@ impl Default for Config {
             host_ips: Addresses::default(),
             token_keys: None,
             tls: None,
+            egress: Rules::default(),
+            flows_per_session: FLOWS_PER_SESSION,
             audit: AuditLog::Off,
             log_format: LogFormat::Text,
         }

@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::Gate;
 use crate::access::audit::Audit;
+use crate::data::Data;
 use crate::kubernetes::cidrs::Ranges;
 use crate::kubernetes::index::Index;
 use crate::kubernetes::namespaces::Observed;
@@ -30,6 +31,7 @@ mod exchange;
 mod explain;
 mod namespaces;
 mod open;
+mod probe;
 mod routes;
 pub mod serve;
 mod upstreams;
@@ -59,6 +61,8 @@ pub struct Service {
     pub gate: Gate,
     /// Where it is written down.
     pub audit: Arc<Audit>,
+    /// What serves flows.
+    pub data: Data,
     /// What is being explained.
     pub explains: Arc<Explains>,
     /// Ends the streams.
@@ -137,6 +141,14 @@ impl TrafficManager for Service {
     ) -> Result<Response<v1::ExplainResponse>, Status> {
         let explained = explain::explain(self, request.into_inner()).await?;
         Ok(Response::new(explained))
+    }
+
+    async fn probe(
+        &self,
+        request: Request<v1::ProbeRequest>,
+    ) -> Result<Response<v1::ProbeResponse>, Status> {
+        let probed = probe::probe(self, request.into_inner()).await?;
+        Ok(Response::new(probed))
     }
 
     async fn watch_upstreams(

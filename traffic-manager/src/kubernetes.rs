@@ -5,10 +5,13 @@
 
 pub mod cidrs;
 pub mod cluster;
+pub mod endpoints;
 mod follow;
 pub mod index;
 pub mod manifest;
 pub mod namespaces;
+pub mod nodes;
 pub mod service;
+pub mod slices;
 pub mod token_keys;
 pub mod watch;

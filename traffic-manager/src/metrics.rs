@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kubebridge_dns::resolver::Resolver;
 use kubebridge_dns::server::Transport;
+use kubebridge_proto::flow::Budget;
 use kubebridge_proto::routes::RouteUpdate;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::prometheus_text;
@@ -16,11 +17,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use self::flows::FlowCounts;
 use self::readings::Readings;
 use self::upstreams::UpstreamReadings;
 use crate::kubernetes::index::Index;
 use crate::sessions::Sessions;
 
+pub mod flows;
 mod readings;
 mod upstreams;
 
@@ -105,6 +108,7 @@ pub struct Metrics {
     watches: Family<Watched, Counter>,
     relists: Family<Watched, Counter>,
     routes: RouteCounts,
+    flows: FlowCounts,
 }
 
 impl Metrics {
@@ -136,6 +140,7 @@ impl Metrics {
             watches,
             relists,
             routes: RouteCounts::register(&mut registry),
+            flows: FlowCounts::register(&mut registry),
             registry,
         }
         .with_services()
@@ -163,6 +168,12 @@ impl Metrics {
         self.routes.clone()
     }
 
+    /// Returns the counts of the flows.
+    #[must_use]
+    pub fn flows(&self) -> FlowCounts {
+        self.flows.clone()
+    }
+
     /// Counts a query from now until the returned value is told the reply or dropped.
     #[must_use]
     pub fn query(&self, way: Way) -> Query<'_> {
@@ -186,6 +197,7 @@ impl Exposition {
         resolver: Arc<Resolver>,
         index: Arc<Index>,
         sessions: Arc<Sessions>,
+        memory: Budget,
     ) -> Self {
         let mut read = Registry::with_prefix(PREFIX);
         let upstreams = UpstreamReadings(Arc::clone(resolver.upstreams()));
@@ -194,6 +206,7 @@ impl Exposition {
             resolver,
             index,
             sessions,
+            memory,
         }));
         Self { counted, read }
     }

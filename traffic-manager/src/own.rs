@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::egress::never::Ours;
 use crate::kubernetes::index::{Found, Index};
 use crate::sessions::Sessions;
 
@@ -32,6 +33,9 @@ const SERVICE: &str = "traffic-manager";
 /// Addresses the pod is told of through its environment, by the downward API.
 const FROM_ENVIRONMENT: [&str; 3] = ["KUBEBRIDGE_POD_IP", "POD_IPS", "POD_IP"];
 
+/// The address of the API server, told to every pod.
+const API_SERVER: [&str; 1] = ["KUBERNETES_SERVICE_HOST"];
+
 /// What is watched.
 #[derive(Debug)]
 pub(crate) struct Own {
@@ -43,6 +47,12 @@ pub(crate) struct Own {
     pub(crate) index: Arc<Index>,
     /// The namespace of our pod, where it is known.
     pub(crate) namespace: Option<String>,
+    /// The addresses of our node, where they are known.
+    pub(crate) host: BTreeSet<IpAddr>,
+    /// The API server's addresses.
+    pub(crate) api_servers: BTreeSet<IpAddr>,
+    /// Told where we are, for what nobody may dial.
+    pub(crate) ours: watch::Sender<Arc<Ours>>,
 }
 
 impl Own {
@@ -50,11 +60,32 @@ impl Own {
     pub(crate) fn tell(&self) {
         let view = Arc::clone(&self.plain.borrow());
         self.loops.set_zones(&zones(&view, self.sessions.domains()));
+        let local = local_addresses();
+        let published = published(&self.index, self.namespace.as_deref());
+        let ours = self.ours(&local, &published);
+        self.ours.send_if_modified(|before| {
+            let changed = **before != ours;
+            if changed {
+                *before = Arc::new(ours);
+            }
+            changed
+        });
         self.loops.set_addresses(OwnAddresses {
             bound: self.bound.iter().copied().collect(),
-            local: local_addresses(),
-            published: published(&self.index, self.namespace.as_deref()),
+            local,
+            published,
         });
+    }
+
+    fn ours(&self, local: &BTreeSet<IpAddr>, published: &BTreeSet<SocketAddr>) -> Ours {
+        let services = published.iter().map(SocketAddr::ip);
+        let own = local.iter().copied().chain(services);
+        let api_servers = self.api_servers.iter().copied().chain(told(API_SERVER));
+        Ours {
+            own: own.map(|address| address.to_canonical()).collect(),
+            api_servers: api_servers.collect(),
+            host: self.host.clone(),
+        }
     }
 
     /// Tells what holds whenever it may have changed, until shutdown.
@@ -110,11 +141,18 @@ fn zones(view: &View, of_sessions: BTreeSet<Name>) -> Vec<Name> {
 /// Returns the addresses of this machine or pod.
 fn local_addresses() -> BTreeSet<IpAddr> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let told = FROM_ENVIRONMENT.map(|name| std::env::var(name).unwrap_or_default());
     ipv4_addresses(&read("/proc/net/fib_trie"))
         .chain(ipv6_addresses(&read("/proc/net/if_inet6")))
-        .chain(told.iter().flat_map(|list| listed(list)))
+        .chain(told(FROM_ENVIRONMENT))
         .collect()
+}
+
+/// Returns the addresses that variables of the environment list.
+fn told<const N: usize>(names: [&str; N]) -> impl Iterator<Item = IpAddr> {
+    let texts = names.map(|name| std::env::var(name).unwrap_or_default());
+    texts
+        .into_iter()
+        .flat_map(|list| listed(&list).collect::<Vec<_>>())
 }
 
 /// Reads the kernel's table of routes: an address of ours is a leaf whose prefix is a local host.

@@ -1,8 +1,9 @@
 //! The program: logs, signals, and the order in which it ends.
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::info;
+use tracing::{debug, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::app;
@@ -30,6 +31,7 @@ pub fn start_logs(format: LogFormat) {
 /// # Errors
 /// When the program cannot start, or something essential ended.
 pub async fn serve(config: Config) -> Result<()> {
+    raise_open_files();
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let mut running = app::start(config).await?;
     info!(version = env!("CARGO_PKG_VERSION"), "started");
@@ -42,6 +44,20 @@ pub async fn serve(config: Config) -> Result<()> {
         name = signals.next() => info!(signal = name, "second signal, giving up"),
     }
     Ok(())
+}
+
+/// Takes as many descriptors as the pod may have: each flow is a socket, and where the limit is low
+/// at first (1,024) it would be reached before any of our own.
+fn raise_open_files() {
+    let limits = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limits.maximum,
+        ..limits
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => debug!(open_files = ?raised.current, "limit raised"),
+        Err(error) => warn!(%error, "cannot raise the limit of open files"),
+    }
 }
 
 struct Signals {

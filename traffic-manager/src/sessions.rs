@@ -9,16 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use kubebridge_dns::message::answers;
 use kubebridge_dns::name::{Name, NameError};
 use kubebridge_dns::view::{PLAIN_VIEW_ID, View};
 use kubebridge_proto::session::SessionRequest;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Admission;
 use crate::access::audit::{About, Audit, Closed};
+use crate::access::claims::Proof;
+use crate::egress::learned::{self, Learned};
+use crate::egress::rules::Rules;
+use crate::kubernetes::index::Index;
 
 /// The most sessions at once: five times what one manager is measured with (condition W10).
 pub const MAX_SESSIONS: usize = 1024;
@@ -97,6 +102,7 @@ pub struct Session {
     opened: Instant,
     expires: watch::Sender<Option<Instant>>,
     admitted: Mutex<Admission>,
+    learned: Mutex<Learned>,
 }
 
 /// The session's view with what it was made of.
@@ -255,6 +261,7 @@ impl Sessions {
             opened: now,
             expires: watch::Sender::new(admission.expires),
             admitted: Mutex::new(admission),
+            learned: Mutex::default(),
         });
         self.table.insert(id, Arc::clone(&session));
         Ok(session)
@@ -301,6 +308,29 @@ impl Session {
         expires.map(|at| at.saturating_duration_since(now))
     }
 
+    /// Learns the addresses of an answer under the view it was given by.
+    pub fn learn(&self, reply: &[u8], view: &View, index: &Index, rules: &Rules, now: Instant) {
+        // Most answers have none; looking is cheaper than taking apart.
+        let Ok(parsed) = answers(reply) else {
+            return;
+        };
+        let Some((asked, _)) = &parsed.question else {
+            return;
+        };
+        if parsed.addresses().next().is_none() {
+            return;
+        }
+        let grant = Arc::clone(&self.grant.borrow());
+        if let Some(origin) = learned::origin(asked, view, &grant, index, rules, now) {
+            self.learned.lock().learn(&parsed, origin, now);
+        }
+    }
+
+    /// Returns what the session has resolved.
+    pub fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock()
+    }
+
     /// Keeps the session from being idle until the lease is dropped.
     #[must_use]
     pub fn lease(self: Arc<Self>) -> Lease {
@@ -309,6 +339,16 @@ impl Session {
             expires: self.expires.subscribe(),
             session: self,
         }
+    }
+
+    /// Returns the id of the token that proves a namespace, or else of the session's first one.
+    #[must_use]
+    pub fn token_of(&self, namespace: Option<&str>) -> Option<String> {
+        let admitted = self.admitted.lock();
+        let of_namespace = |proof: &&Proof| Some(proof.namespace.as_str()) == namespace;
+        let proof = admitted.proofs.iter().find(of_namespace);
+        let proof = proof.or_else(|| admitted.proofs.first());
+        proof.map(|proof| proof.token_id.clone())
     }
 
     /// Has somebody told what the session is, for the audit log.

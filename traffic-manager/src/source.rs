@@ -1,6 +1,7 @@
 //! Where Services come from: nothing, a cluster, or a file; opened first, then followed.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -14,10 +15,12 @@ use crate::failure::{Exit, Failure};
 use crate::feed::Feed;
 use crate::kubernetes::cidrs::Ranges;
 use crate::kubernetes::cluster::Cluster;
+use crate::kubernetes::endpoints::Endpoints;
 use crate::kubernetes::index::{Scope, Served};
 use crate::kubernetes::namespaces::Observed;
+use crate::kubernetes::nodes::Nodes;
 use crate::kubernetes::watch::Health;
-use crate::kubernetes::{cidrs, namespaces, watch as services};
+use crate::kubernetes::{cidrs, namespaces, nodes, slices, watch as services};
 use crate::manifests::Manifests;
 use crate::metrics::Metrics;
 
@@ -41,6 +44,8 @@ pub(crate) enum Opened {
 pub(crate) struct Told {
     pub(crate) observed: watch::Sender<Observed>,
     pub(crate) ranges: watch::Sender<Ranges>,
+    pub(crate) nodes: watch::Sender<Arc<Nodes>>,
+    pub(crate) endpoints: Arc<Endpoints>,
 }
 
 /// How each watch does, by the name of what it watches.
@@ -74,6 +79,14 @@ impl Opened {
                     served,
                 })
             }
+        }
+    }
+
+    /// Returns the addresses of the API server that are known without a question.
+    pub(crate) fn api_servers(&self) -> BTreeSet<IpAddr> {
+        match self {
+            Self::Cluster { cluster, .. } => cluster.server_address().into_iter().collect(),
+            Self::Nothing | Self::Manifests { .. } => BTreeSet::new(),
         }
     }
 
@@ -114,7 +127,20 @@ impl Opened {
                     Served::Namespaces(names) => namespace_scopes(names),
                     Served::All => vec![Scope::All],
                 };
-                let Told { observed, ranges } = told;
+                let Told {
+                    observed,
+                    ranges,
+                    nodes: of_nodes,
+                    endpoints,
+                } = told;
+                let watching = nodes::nodes(cluster.clone(), of_nodes, shutdown.clone());
+                spawn(tasks, "nodes", done(watching));
+                for scope in &scopes {
+                    let (cluster, endpoints) = (cluster.clone(), Arc::clone(&endpoints));
+                    let watching =
+                        slices::slices(cluster, scope.clone(), endpoints, shutdown.clone());
+                    spawn(tasks, "endpoint slices", done(watching));
+                }
                 let watching = cidrs::service_cidrs(cluster.clone(), ranges, shutdown.clone());
                 spawn(tasks, "service ranges", done(watching));
                 if served == Served::All {

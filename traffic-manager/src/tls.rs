@@ -31,10 +31,11 @@ use crate::limit::{Connection, Limited};
 
 mod secured;
 
-pub use self::secured::{Peer, Secured};
+pub use self::secured::{Peer, Secured, Speaks};
 
-/// What both sides speak over TLS: HTTP/2 and nothing else.
+/// What both sides speak over TLS: gRPC, which is HTTP/2, or the data plane.
 const ALPN: &[u8] = b"h2";
+const ALPN_DATA: &[u8] = kubebridge_proto::flow::ALPN;
 
 /// How long a handshake may take: two round trips over a bad line.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -94,7 +95,7 @@ impl TlsFiles {
             .with_client_cert_verifier(clients)
             .with_single_cert(certificates(&self.cert)?, key)
             .with_context(|| format!("{} and {}", self.cert.display(), self.key.display()))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![ALPN.to_vec(), ALPN_DATA.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
@@ -210,11 +211,15 @@ async fn handshake(connection: Connection, config: Arc<ServerConfig>) -> Option<
             return None;
         }
     };
-    if stream.get_ref().1.alpn_protocol() != Some(ALPN) {
-        debug!("client speaks no HTTP/2");
-        return None;
-    }
-    Some(Secured::new(stream))
+    let speaks = match stream.get_ref().1.alpn_protocol() {
+        Some(ALPN) => Speaks::Grpc,
+        Some(ALPN_DATA) => Speaks::Data,
+        Some(_) | None => {
+            debug!("client speaks no HTTP/2");
+            return None;
+        }
+    };
+    Some(Secured::new(stream, speaks))
 }
 
 #[cfg(test)]

@@ -144,6 +144,10 @@ impl Way for PortForward {
         async move { Ok(self.connect().await?) }.boxed()
     }
 
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
+        self.cluster.endpoints().boxed()
+    }
+
     fn place(&self) -> Place {
         let last = self.last.lock();
         last.as_ref()
@@ -158,10 +162,6 @@ impl Way for PortForward {
             Ok(Box::new(stream) as BoxIo)
         }
         .boxed()
-    }
-
-    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>> {
-        self.cluster.endpoints().boxed()
     }
 
     fn patience(&self) -> Duration {

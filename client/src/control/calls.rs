@@ -1,8 +1,11 @@
 //! Calls with one reply that people ask for: made over the channel that is up, never waiting for one that is not.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use kubebridge_proto::explain::{ExplainRequest, Explanation, Freshness};
+use kubebridge_proto::flow::Protocol;
+use kubebridge_proto::probe::{ProbeRequest, Probed};
 use kubebridge_proto::session::SessionInfo;
 use kubebridge_proto::upstreams::UpstreamStatus;
 use kubebridge_proto::v1;
@@ -63,6 +66,28 @@ impl Calls {
             };
         Explanation::try_from(response.into_inner())
             .map_err(|error| CallError::Refused(error.to_string()))
+    }
+
+    /// Asks what would become of a flow; a dial in the cluster is part of it.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer; the error says why.
+    pub async fn probe(
+        &self,
+        protocol: Protocol,
+        destination: SocketAddr,
+    ) -> Result<Probed, CallError> {
+        let mut client = self.client()?;
+        let request = ProbeRequest {
+            session_id: self.session.borrow().id.clone(),
+            protocol,
+            destination,
+        };
+        match timeout(CALL_TIME, client.probe(v1::ProbeRequest::from(request))).await {
+            Ok(response) => Ok(response.map_err(CallError::from)?.into_inner().into()),
+            Err(_) => Err(CallError::Timeout),
+        }
     }
 
     /// Asks for the health of the manager's upstreams, as it is now.

@@ -47,6 +47,9 @@ pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Connects.
     fn dial(&self) -> BoxFuture<'_, anyhow::Result<Channel>>;
 
+    /// Returns the addresses it leads to first, which must stay reachable whatever is routed.
+    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>>;
+
     /// Where the last channel leads, and the session's flows with it.
     fn place(&self) -> Place {
         Place::default()
@@ -54,9 +57,6 @@ pub trait Way: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// Opens a data connection to a place, up to where HTTP/2 begins.
     fn raw<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>>;
-
-    /// Returns the addresses it leads to first, which must stay reachable whatever is routed.
-    fn endpoints(&self) -> BoxFuture<'_, Vec<IpAddr>>;
 
     /// How long that may take; more for a way of several connections, one after the other.
     fn patience(&self) -> Duration {

@@ -23,11 +23,12 @@ use crate::control::way::{BoxIo, Place};
 
 /// How long the first echo may take: as long as opening any connection.
 const FIRST_ECHO: Duration = Duration::from_secs(3);
-/// An echo that waits behind bulk data is as good as answered when octets came meanwhile; looked at
-/// this often, so that even an echo in doubt lives to see it.
-const LOOK: Duration = Duration::from_millis(200);
-/// An echo this late is a sign of loss, or of a queue: both are better with more connections.
+/// An echo this late waits behind bulk data or what was lost: both are better with more
+/// connections. It is as good as answered when octets came meanwhile; less than the least time an
+/// echo in doubt has.
 const LATE: Duration = Duration::from_millis(400);
+/// How often is looked whether any came.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long a late echo counts.
 const LATELY: Duration = Duration::from_secs(30);
 
@@ -39,6 +40,8 @@ pub(super) struct Connection {
     requests: SendRequest<Bytes>,
     /// Open flows.
     pub(super) flows: AtomicUsize,
+    /// Flows that move much.
+    pub(super) busy: AtomicUsize,
     octets: Arc<Octets>,
     suspicion: Notify,
     heard: Mutex<Heard>,
@@ -118,6 +121,7 @@ impl Connection {
             place,
             requests: requests.clone(),
             flows: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
             octets: Arc::clone(&octets),
             suspicion: Notify::new(),
             heard: Mutex::new(Heard {
@@ -128,10 +132,9 @@ impl Connection {
             close: CancellationToken::new(),
         });
         ready(Arc::clone(&connection));
-        let ask = || echo_or_life(requests.clone(), Arc::clone(&octets));
-        let heard = |round_trip| connection.heard_after(round_trip);
+        let ask = || Arc::clone(&connection).echo_or_life();
         tokio::select! {
-            error = watch_echo(ask, heard, &connection.suspicion) => error,
+            error = watch_echo(ask, |_| {}, &connection.suspicion) => error,
             () = connection.close.cancelled() => anyhow::anyhow!("not needed any longer"),
         }
     }
@@ -189,13 +192,24 @@ impl Connection {
         self.heard.lock().used = Instant::now();
     }
 
-    fn heard_after(&self, round_trip: Duration) {
-        let mut heard = self.heard.lock();
-        if round_trip >= LATE.max(heard.round_trip * 4) {
-            heard.late = Some(Instant::now());
-        } else {
-            heard.round_trip = round_trip;
+    /// One echo, or octets that came while it was late.
+    async fn echo_or_life(self: Arc<Self>) -> Result<(), Status> {
+        let start = Instant::now();
+        let before = self.octets.received();
+        let living = async {
+            sleep(LATE).await;
+            while self.octets.received() == before {
+                sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            reply = echo(self.requests.clone()) => {
+                reply?;
+                self.heard.lock().round_trip = start.elapsed();
+            }
+            () = living => self.heard.lock().late = Some(Instant::now()),
         }
+        Ok(())
     }
 }
 
@@ -212,21 +226,6 @@ async fn echo(requests: SendRequest<Bytes>) -> Result<(), Status> {
         return Ok(());
     }
     Err(Status::unavailable(format!("status {}", response.status())))
-}
-
-/// One echo, or octets that came while it was waited for.
-async fn echo_or_life(requests: SendRequest<Bytes>, octets: Arc<Octets>) -> Result<(), Status> {
-    let before = octets.received();
-    let living = async {
-        sleep(LOOK).await;
-        while octets.received() == before {
-            sleep(LOOK).await;
-        }
-    };
-    tokio::select! {
-        reply = echo(requests) => reply,
-        () = living => Ok(()),
-    }
 }
 
 /// A byte stream that counts.

@@ -71,7 +71,7 @@ impl Keeper {
         if !self.shared.is_wanted() {
             return;
         }
-        let mut seen: Vec<Seen> = ready.iter().map(|one| self.shared.see(one)).collect();
+        let mut seen: Vec<Seen> = ready.iter().map(|one| Shared::see(one)).collect();
         seen.extend(self.opening.iter().map(|(id, place)| unborn(*id, place)));
         let home = self.shared.way.place();
         let waiting = self.shared.waiting();

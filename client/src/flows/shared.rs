@@ -157,7 +157,7 @@ impl Shared {
     /// Returns the least loaded connection to a place.
     pub(super) fn choose(&self, place: &Place) -> Option<Arc<Connection>> {
         let ready = self.ready.borrow();
-        let seen: Vec<_> = ready.iter().map(|one| self.see(one)).collect();
+        let seen: Vec<_> = ready.iter().map(|one| Self::see(one)).collect();
         let id = least_loaded(&seen, place)?;
         ready.iter().find(|one| one.id == id).cloned()
     }
@@ -238,19 +238,13 @@ impl Shared {
     }
 
     /// Looks at a connection.
-    pub(super) fn see(&self, connection: &Connection) -> Seen {
-        let flows = self.flows.lock();
-        let busy = flows
-            .values()
-            .filter(|entry| entry.is_busy.load(Ordering::Relaxed))
-            .filter(|entry| entry.connection.load(Ordering::Relaxed) == connection.id)
-            .count();
+    pub(super) fn see(connection: &Connection) -> Seen {
         Seen {
             id: connection.id,
             place: connection.place.clone(),
             is_ready: true,
             flows: connection.flows.load(Ordering::Relaxed),
-            busy,
+            busy: connection.busy.load(Ordering::Relaxed),
             quiet: connection.quiet(),
             is_lossy: connection.is_lossy(),
         }
@@ -258,11 +252,20 @@ impl Shared {
 
     /// Looks which flows are busy.
     pub(super) fn look(&self) {
+        let mut busy: BTreeMap<u64, usize> = BTreeMap::new();
         for entry in self.flows.lock().values() {
             let moved = entry.meter.sent() + entry.meter.received();
             let before = entry.looked.swap(moved, Ordering::Relaxed);
             let is_busy = moved - before >= BUSY;
             entry.is_busy.store(is_busy, Ordering::Relaxed);
+            if is_busy {
+                let on = entry.connection.load(Ordering::Relaxed);
+                *busy.entry(on).or_default() += 1;
+            }
+        }
+        for connection in self.ready.borrow().iter() {
+            let count = busy.get(&connection.id).copied().unwrap_or_default();
+            connection.busy.store(count, Ordering::Relaxed);
         }
     }
 
@@ -275,6 +278,11 @@ impl Shared {
         });
         if let Some(entry) = entry {
             entry.ask_to_move();
+            // It counts as busy again after the next look, wherever it is then.
+            entry.is_busy.store(false, Ordering::Relaxed);
+            for connection in self.ready.borrow().iter().filter(|one| one.id == from) {
+                connection.busy.fetch_sub(1, Ordering::Relaxed);
+            }
             self.counters.moved.add();
         }
     }

@@ -1,5 +1,6 @@
 //! How a session's data plane stands, as plain data for people and programs.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ pub struct FlowsStatus {
     /// Octets of flows that are over, from the cluster.
     pub received: u64,
     /// Why flows were not opened, and how often.
-    pub failures: Vec<(String, u64)>,
+    pub failures: BTreeMap<String, u64>,
 }
 
 impl FlowsStatus {

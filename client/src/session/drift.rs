@@ -19,6 +19,7 @@ impl<O: Os> Parts<'_, O> {
         if slept && let Some(cluster) = &self.cluster {
             tracing::info!("the machine slept");
             cluster.control.doubt();
+            cluster.flows.doubt();
         }
         if let Some(host) = &mut self.host {
             let verified = host.verify().await;

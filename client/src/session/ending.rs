@@ -62,6 +62,7 @@ impl<O: Os> Parts<'_, O> {
     pub(super) async fn close_session(&mut self) -> Result<String, Failure> {
         self.channel = None;
         if let Some(cluster) = self.cluster.take() {
+            cluster.flows.stop().await;
             cluster.control.stop().await;
         }
         Ok("closed".to_owned())

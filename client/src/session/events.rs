@@ -30,9 +30,9 @@ impl<O: Os> Parts<'_, O> {
             watch,
             second_look,
             drift,
+            host,
             routes,
             clock,
-            host,
             ..
         } = self;
         tokio::select! {
@@ -60,6 +60,7 @@ async fn cluster_event(cluster: Option<&mut Cluster>) -> Event {
         sessions,
         tunnel,
         health,
+        flows,
         ..
     }) = cluster
     else {
@@ -68,9 +69,14 @@ async fn cluster_event(cluster: Option<&mut Cluster>) -> Event {
     let told = *health;
     tokio::select! {
         () = control.ended() => Event::Stop(Stop::Broken),
+        () = flows.ended() => Event::Stop(Stop::Broken),
         Ok(()) = sessions.changed() => Event::ClusterChanged,
         Ok(now) = health_other_than(tunnel, told) => {
             *health = now;
+            if now == Health::Degraded {
+                // What broke that connection may have broken these.
+                flows.doubt();
+            }
             Event::Tunnel(now)
         }
     }

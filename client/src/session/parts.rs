@@ -26,6 +26,7 @@ use crate::connect::Config;
 use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
+use crate::flows::Flows;
 use crate::local_dns::Watching;
 use crate::netstack::Netstack;
 use crate::originals::Originals;
@@ -84,6 +85,8 @@ pub(super) struct Found {
 /// The cluster side.
 pub(super) struct Cluster {
     pub(super) control: Control,
+    /// Connections into the cluster; nothing is opened before one is wanted.
+    pub(super) flows: Arc<Flows>,
     /// What the settings are made of now.
     pub(super) session: SessionInfo,
     /// What the manager said last.

@@ -25,6 +25,7 @@ use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
 use crate::control::{Opened, Tunnel};
 use crate::failure::{Exit, Failure};
+use crate::flows::Flows;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
 use crate::routes::RouteTable;
@@ -104,6 +105,8 @@ pub struct Facts {
     pub dns: DnsReport,
     /// The last answers of the cluster.
     pub stale: Option<Arc<StaleAnswers>>,
+    /// Connections into the cluster.
+    pub flows: Option<Arc<Flows>>,
     /// What answers questions about names.
     pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
@@ -298,6 +301,7 @@ impl Board {
             steps: facts.steps.clone(),
             context: self.identity.context.clone(),
             log: facts.log.clone(),
+            flows: facts.flows.as_ref().map(|flows| flows.status()),
             withheld: facts.withheld.clone(),
         }
     }

@@ -10,6 +10,7 @@ use super::{
     RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
     WithheldReport,
 };
+use crate::flows::FlowsStatus;
 
 /// Shows how a session stands.
 #[must_use]
@@ -63,6 +64,13 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|one| ("other session", withheld(one))),
     );
+    rows.extend(
+        report
+            .flows
+            .as_ref()
+            .and_then(flows)
+            .map(|words| ("flows", words)),
+    );
     rows.extend(report.log.clone().map(|log| ("log", log)));
     let mut text = String::new();
     for (label, value) in rows {
@@ -70,6 +78,34 @@ pub fn status_text(report: &StatusReport) -> String {
         let _ = writeln!(text, "{label:<18}{value}");
     }
     text
+}
+
+/// What is worth telling of the flows, once there were any.
+fn flows(report: &FlowsStatus) -> Option<String> {
+    if report.connections.is_empty() && report.opened == 0 && report.failures.is_empty() {
+        return None;
+    }
+    let mut words = format!(
+        "{} open over {} connections, {} opened",
+        report.open,
+        report.connections.len(),
+        report.opened
+    );
+    let counts = [
+        ("resumed", report.resumed),
+        ("lost", report.lost),
+        ("connections replaced", report.replaced),
+        ("datagrams dropped", report.dropped_datagrams),
+    ];
+    let failures = report.failures.iter();
+    let failures = failures.map(|(reason, count)| (reason.as_str(), *count));
+    for (what, count) in counts.into_iter().chain(failures) {
+        if count > 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(words, ", {count} {what}");
+        }
+    }
+    Some(words)
 }
 
 fn state(report: &StatusReport) -> String {

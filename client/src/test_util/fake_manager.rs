@@ -260,6 +260,13 @@ impl TrafficManager for Manager {
         }))
     }
 
+    async fn probe(
+        &self,
+        _request: Request<v1::ProbeRequest>,
+    ) -> Result<Response<v1::ProbeResponse>, Status> {
+        Err(Status::unimplemented("not in this fake"))
+    }
+
     async fn watch_upstreams(
         &self,
         _request: Request<v1::WatchUpstreamsRequest>,

@@ -91,6 +91,7 @@ fn wish() -> Intent {
         line(&["db.default.svc.alpha.local"]),
     ];
     Intent {
+        routes: Vec::new(),
         dns: Some(dns),
         hosts,
         routes: Vec::new(),

@@ -18,10 +18,13 @@ use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
 use self::denials::{Denial, Denials, Subject};
+use self::flows::{Closing, Flow};
 use super::claims::Proof;
 use super::wall::{self, Wall};
+use crate::egress::Denied;
 
 pub mod denials;
+pub mod flows;
 
 /// Lines that wait to be written: a burst of sessions after a restart. When the reader of the log
 /// stands still, more are counted as lost rather than kept.
@@ -95,6 +98,13 @@ enum Event<'a> {
         session: Session<'a>,
         reason: Closed,
         seconds: u64,
+    },
+    FlowOpen(Flow<'a>),
+    FlowClose {
+        #[serde(flatten)]
+        flow: Flow<'a>,
+        #[serde(flatten)]
+        closing: Closing,
     },
     Denied {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,6 +208,28 @@ impl Audit {
             reason: "namespace-not-granted",
         };
         self.denied(subject, namespace, service);
+    }
+
+    /// Tells that a flow was opened.
+    pub fn flow_opened(&self, flow: Flow<'_>) {
+        self.write(Event::FlowOpen(flow));
+    }
+
+    /// Tells that a flow is over, and what it carried.
+    pub fn flow_closed(&self, flow: Flow<'_>, closing: Closing) {
+        self.write(Event::FlowClose { flow, closing });
+    }
+
+    /// Tells that a session may not dial what it wants to dial.
+    pub fn flow_denied(&self, session: &str, denied: &Denied) {
+        let subject = Subject {
+            session: Some(shown(session).to_owned()),
+            call: "Flow",
+            reason: denied.reason.word(),
+        };
+        let service = denied.service.as_ref();
+        let namespace = service.map(|key| key.namespace.as_str());
+        self.denied(subject, namespace, service.map(|key| key.name.as_str()));
     }
 
     /// Writes what was counted and is due.

@@ -26,6 +26,7 @@ mod access;
 mod dns;
 mod expiry;
 mod explain;
+mod flows;
 mod lifecycle;
 mod newer;
 mod races;

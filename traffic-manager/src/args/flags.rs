@@ -13,6 +13,7 @@ use kubebridge_proto::names::check_label;
 
 use super::duration;
 use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat};
+use crate::egress::rules::Rule;
 use crate::host_network::Addresses;
 use crate::upstreams::ask::Output;
 
@@ -254,9 +255,20 @@ pub(super) struct Serve {
     #[arg(long, env = "KUBEBRIDGE_TLS_CA", value_name = "FILE")]
     pub(super) tls_ca: Option<PathBuf>,
 
-    /// What flows may reach outside the cluster; not built yet.
-    #[arg(long, env = "KUBEBRIDGE_EGRESS", value_name = "RULE")]
-    pub(super) egress: Option<String>,
+    /// What flows may reach beside the Services of granted namespaces: `pods`, `cidr=ADDRESS/PREFIX`, `domains=SUFFIX` or `domains=none`; and what they may not, `except=ADDRESS/PREFIX`; may be repeated.
+    #[arg(
+        long,
+        env = "KUBEBRIDGE_EGRESS",
+        value_name = "RULE",
+        value_delimiter = ','
+    )]
+    #[arg(default_value = "services")]
+    pub(super) egress: Vec<Rule>,
+
+    /// The most open flows of one session.
+    #[arg(long, env = "KUBEBRIDGE_FLOWS_PER_SESSION", value_name = "N")]
+    #[arg(default_value = "1024", value_parser = clap::value_parser!(u16).range(1..=8192))]
+    pub(super) flows_per_session: u16,
 
     /// How log lines look; they go to stderr.
     #[arg(

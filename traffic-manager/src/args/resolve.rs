@@ -25,7 +25,6 @@ const LONGEST_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Makes a configuration of flags.
 pub(super) fn config(flags: Serve) -> Result<Config> {
     let source = source(&flags)?;
-    refuse_not_built(&flags)?;
     let tls = tls(&flags)?;
     let token_keys = token_keys(&flags)?;
     check_values(&flags)?;
@@ -62,7 +61,8 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         tls_cert: _,
         tls_key: _,
         tls_ca: _,
-        egress: _,
+        egress,
+        flows_per_session,
         log_format,
         config: _,
     } = flags;
@@ -95,6 +95,8 @@ pub(super) fn config(flags: Serve) -> Result<Config> {
         host_ips: host_ip.unwrap_or_default(),
         token_keys,
         tls,
+        egress: egress.into_iter().collect(),
+        flows_per_session,
         audit: AuditLog::Stdout,
         log_format,
     };
@@ -199,14 +201,6 @@ fn source(flags: &Serve) -> Result<Source> {
             Err(usage(message, "add --kubernetes or --services FILE"))
         }
         (false, None) => Ok(Source::None),
-    }
-}
-
-fn refuse_not_built(flags: &Serve) -> Result<()> {
-    let given = [("--egress", flags.egress.is_some())];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(usage(format!("{flag} is not built yet"), "leave it out")),
-        None => Ok(()),
     }
 }
 

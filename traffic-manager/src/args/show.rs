@@ -76,6 +76,8 @@ pub(super) fn text(config: &Config) -> String {
         lines.one("tls-key", key.display());
         lines.one("tls-ca", ca.display());
     }
+    lines.list("egress", config.egress.values());
+    lines.raw("flows-per-session", &config.flows_per_session.to_string());
     lines.word("log-format", &config.log_format);
     lines.0
 }

@@ -182,7 +182,7 @@ const BAD_FLAGS: &[(&[&str], &str)] = &[
     ),
     (
         &["serve", "--egress=all"],
-        "error: --egress is not built yet",
+        "error: invalid value 'all' for '--egress <RULE>': expected services, pods, cidr=ADDRESS/PREFIX, domains=SUFFIX, domains=none or except=ADDRESS/PREFIX",
     ),
     (
         &["serve", "--fanout=ordered"],

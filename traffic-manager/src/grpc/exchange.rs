@@ -6,6 +6,7 @@ use kubebridge_proto::v1;
 use kubebridge_proto::v1::dns_failure::Reason;
 use kubebridge_proto::v1::exchange_dns_response::Outcome;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tonic::{Status, Streaming};
 use tracing::debug;
 
@@ -105,6 +106,10 @@ impl Exchange {
                 reply.as_deref(),
                 &asker.view,
             );
+            if let Some(reply) = &reply {
+                let (index, rules) = (&service.index, &service.data.egress().rules);
+                session.learn(reply, &asker.view, index, rules, Instant::now());
+            }
             let outcome = match reply {
                 Some(reply) => Outcome::Reply(reply),
                 None => Outcome::Failure(v1::DnsFailure {

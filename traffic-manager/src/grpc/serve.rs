@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use kubebridge_proto::v1::traffic_manager_server::TrafficManagerServer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -13,15 +13,17 @@ use tonic::transport::server::Connected;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
 use super::Service;
+use crate::data::{self, Data, peek};
 use crate::limit::Limited;
 use crate::sessions::MAX_SESSIONS;
-use crate::tls::{Current, secure};
+use crate::tls::{Current, Secured, Speaks, secure};
 
 /// The largest message a client may send: a DNS message of 65,535 octets and its envelope.
 const MAX_REQUEST: usize = 128 * 1024;
 
-/// The most connections: one for each session that is possible, and one for its data plane.
-const MAX_CONNECTIONS: usize = 2 * MAX_SESSIONS;
+/// The most connections: one for each session that is possible, one more for who looks around, and
+/// those of the data plane.
+const MAX_CONNECTIONS: usize = 2 * MAX_SESSIONS + data::MAX_CONNECTIONS;
 
 /// The most calls at once on one connection; a client has four, the rest is head room.
 const MAX_CALLS: u32 = 256;
@@ -47,8 +49,29 @@ pub async fn serve(listener: TcpListener, tls: Option<Current>, service: Service
     };
     let listener = Limited::new(listener, MAX_CONNECTIONS);
     match tls {
-        None => serve_on(listener.connections(), reflection, service).await,
-        Some(current) => serve_on(secure(listener, current), reflection, service).await,
+        None => {
+            let incoming = peek::grpc(listener.connections(), service.data.clone());
+            serve_on(incoming, reflection, service).await
+        }
+        Some(current) => {
+            let data = service.data.clone();
+            let incoming = secure(listener, current).filter_map(move |connection| {
+                let grpc = connection.map(|connection| by_protocol(connection, &data));
+                std::future::ready(grpc.transpose())
+            });
+            serve_on(incoming, reflection, service).await
+        }
+    }
+}
+
+/// Keeps what speaks gRPC, and has the data plane served.
+fn by_protocol(connection: Secured, data: &Data) -> Option<Secured> {
+    match connection.speaks() {
+        Speaks::Grpc => Some(connection),
+        Speaks::Data => {
+            data.serve(connection);
+            None
+        }
     }
 }
 

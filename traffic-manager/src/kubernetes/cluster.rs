@@ -6,6 +6,7 @@
 //! asks, and asking is bounded.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,6 +128,12 @@ impl Cluster {
             metrics,
             shared: Arc::new(shared),
         })
+    }
+
+    /// Returns the address of the API server where the configuration gives one, not a name.
+    pub(crate) fn server_address(&self) -> Option<IpAddr> {
+        let uri: http::Uri = self.connection().place.0.parse().ok()?;
+        uri.host()?.trim_matches(['[', ']']).parse().ok()
     }
 
     /// Returns the connection to use now.

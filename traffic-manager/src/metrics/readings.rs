@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kubebridge_dns::resolver::Resolver;
+use kubebridge_proto::flow::Budget;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -17,6 +18,7 @@ pub(super) struct Readings {
     pub(super) resolver: Arc<Resolver>,
     pub(super) index: Arc<Index>,
     pub(super) sessions: Arc<Sessions>,
+    pub(super) memory: Budget,
 }
 
 impl fmt::Debug for Readings {
@@ -81,6 +83,11 @@ impl Collector for Readings {
                 stats.waiting,
             ),
             ("sessions", "Open sessions", self.sessions.count() as u64),
+            (
+                "flow_memory_bytes",
+                "Memory of flows beyond their least windows",
+                self.memory.used() as u64,
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

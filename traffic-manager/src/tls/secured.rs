@@ -16,6 +16,16 @@ use crate::limit::Connection;
 pub struct Secured {
     stream: TlsStream<Connection>,
     peer: Peer,
+    speaks: Speaks,
+}
+
+/// What was agreed on during the handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// gRPC.
+    Grpc,
+    /// The data plane.
+    Data,
 }
 
 /// Who is at the other end, for the audit log.
@@ -26,7 +36,7 @@ pub struct Peer {
 }
 
 impl Secured {
-    pub(super) fn new(stream: TlsStream<Connection>) -> Self {
+    pub(super) fn new(stream: TlsStream<Connection>, speaks: Speaks) -> Self {
         let certificate = stream.get_ref().1.peer_certificates();
         let octets = certificate
             .and_then(<[_]>::first)
@@ -37,7 +47,14 @@ impl Secured {
         Self {
             stream,
             peer: Peer { certificate },
+            speaks,
         }
+    }
+
+    /// Returns what the connection speaks.
+    #[must_use]
+    pub fn speaks(&self) -> Speaks {
+        self.speaks
     }
 }
 

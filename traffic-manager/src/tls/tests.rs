@@ -208,6 +208,17 @@ async fn only_a_client_of_our_authority_gets_through() {
         let outcome = world.greeted(ours, offer).await;
         assert!(outcome.is_err(), "a client {what} got through");
     }
+    for protocol in [&b"h2"[..], b"kubebridge-data/1"] {
+        let offer = Offer {
+            alpn: match protocol {
+                b"h2" => &[b"h2"],
+                _ => &[b"kubebridge-data/1"],
+            },
+            ..with(client(ours))
+        };
+        let open = world.greeted(ours, offer).await.unwrap();
+        assert_eq!(open.get_ref().1.alpn_protocol(), Some(protocol));
+    }
     // The client is as careful: a server of another authority is none for it.
     assert!(world.greeted(&other, with(client(ours))).await.is_err());
     assert!(world.greeted(ours, with(client(ours))).await.is_ok());

@@ -29,7 +29,7 @@ async fn f1_a_refused_flow_says_so_and_is_counted() {
     let failure = world.flows.open_tcp(to(REFUSED)).await.err().unwrap();
     assert_eq!(failure.answer(), Answer::Reset);
     let status = world.flows.status();
-    assert_eq!(status.failures, [("refused".to_owned(), 1)]);
+    assert_eq!(status.failures, [("refused".to_owned(), 1)].into());
     assert_eq!(status.open, 0);
 }
 
@@ -68,7 +68,10 @@ async fn f2_the_flow_over_the_cap_is_refused_and_one_that_ends_makes_room() {
 
     world.echo().await.end().await;
     other.end().await;
-    assert_eq!(world.flows.status().failures, [("too-many".to_owned(), 1)]);
+    assert_eq!(
+        world.flows.status().failures,
+        [("too-many".to_owned(), 1)].into()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! Reaching the manager and opening a session with it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubebridge_dns::name::{Name, RecordType};
@@ -12,6 +13,7 @@ use crate::cluster::{self, Problem};
 use crate::control::way::Reach;
 use crate::control::{self, Control, OpenError};
 use crate::failure::{Exit, Failure};
+use crate::flows::Flows;
 use crate::originals::Originals;
 use crate::probe::Finding;
 use crate::routes::RouteTable;
@@ -73,6 +75,7 @@ pub(in crate::session) async fn open_session<O: Os>(
     if let Some(warning) = skew::warning(&session) {
         parts.warn_once(warning);
     }
+    let way = Arc::clone(&reach.way);
     let control = Control::start(
         reach,
         channel,
@@ -92,8 +95,10 @@ pub(in crate::session) async fn open_session<O: Os>(
         .namespaces()
         .map(|(_, routes)| routes.len())
         .sum();
+    let flows = Flows::start(way, control.session());
     parts.board.note(|facts| {
         facts.session = Some(control.session());
+        facts.flows = Some(Arc::clone(&flows));
         facts.opened = Some(control.opened());
         facts.changes = Some(control.changes());
         facts.tunnel = Some(control.tunnel());
@@ -110,6 +115,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         tunnel: control.tunnel(),
         health: Health::Good,
         control,
+        flows,
         session,
     });
     Ok(detail)

@@ -1,11 +1,8 @@
 //! The link, the resolver on it, and whether it resolves.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use kubebridge_dns::name::{Name, RecordType, ResponseCode};
 use kubebridge_platform::host::{Host, LinkSpec};
 use kubebridge_platform::net::IpNet;
@@ -13,7 +10,6 @@ use tokio::sync::watch;
 
 use super::missing;
 use crate::failure::{Exit, Failure};
-use crate::flows::{self, BoxTcpFlow, DatagramFlow, Opener};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Watching};
 use crate::netstack::{Netstack, Settings};
@@ -84,7 +80,8 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
         hosts: Some(planned.resolver()),
         clock: parts.clock.clone(),
     };
-    let opener: Arc<dyn Opener> = Arc::new(NoTunnel);
+    let opener = Arc::clone(&cluster.flows);
+    opener.warm();
     let reachable = planned.resolver().reachable();
     let device = link.device.take().ok_or_else(|| missing("device"))?;
     let settings = Settings {
@@ -136,22 +133,6 @@ pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result
         .with_hint("another --probe NAME, or none"));
     }
     Ok(format!("{name} {inside}; {outside} {after}, as before"))
-}
-
-struct NoTunnel;
-
-impl Opener for NoTunnel {
-    fn open_tcp(&self, _: SocketAddr) -> BoxFuture<'_, Result<BoxTcpFlow, flows::Failure>> {
-        async { Err(flows::Failure::Down) }.boxed()
-    }
-
-    fn open_udp(&self, _: SocketAddr) -> BoxFuture<'_, Result<DatagramFlow, flows::Failure>> {
-        async { Err(flows::Failure::Down) }.boxed()
-    }
-
-    fn ping(&self, _: IpAddr) -> BoxFuture<'_, Result<DatagramFlow, flows::Failure>> {
-        async { Err(flows::Failure::Down) }.boxed()
-    }
 }
 
 /// Whether an answer proves that the cluster was asked. A refusal does: the session may have no

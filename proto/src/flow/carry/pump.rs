@@ -266,7 +266,8 @@ impl<'a, L: Local> Pump<'a, L> {
         }
         let mut buffer = BytesMut::with_capacity(HEADER + room);
         buffer.put_bytes(0, HEADER);
-        let read = poll_read_buf(Pin::new(&mut self.local), context, &mut buffer);
+        let mut spare = (&mut buffer).limit(room);
+        let read = poll_read_buf(Pin::new(&mut self.local), context, &mut spare);
         match read {
             Poll::Pending => false,
             Poll::Ready(Ok(0)) => {

@@ -111,6 +111,7 @@ async fn the_resolv_conf_is_read_again_when_it_changes() {
 /// The names and types people build their dashboards on.
 const METRICS: &str = "\
 kubebridge_build_info gauge
+kubebridge_data_connections gauge
 kubebridge_dns_cache_bytes gauge
 kubebridge_dns_cache_entries gauge
 kubebridge_dns_cache_hits_total counter
@@ -121,6 +122,15 @@ kubebridge_dns_renewals_total counter
 kubebridge_dns_shed_total counter
 kubebridge_dns_stale_answers_total counter
 kubebridge_dns_waiting gauge
+kubebridge_flow_datagrams_dropped_total counter
+kubebridge_flow_memory_bytes gauge
+kubebridge_flow_octets_total counter
+kubebridge_flows gauge
+kubebridge_flows_closed_total counter
+kubebridge_flows_opened_total counter
+kubebridge_flows_parked gauge
+kubebridge_flows_refused_total counter
+kubebridge_flows_resumed_total counter
 kubebridge_namespaces gauge
 kubebridge_route_changes_sent_total counter
 kubebridge_route_frames_total counter

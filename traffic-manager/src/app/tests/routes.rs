@@ -362,17 +362,30 @@ pub(super) fn service_over(
             .unwrap(),
         Arc::new(NoLocalRecords),
     );
+    let sessions = Arc::new(Sessions::new(
+        plain.subscribe(),
+        Arc::default(),
+        Arc::clone(&audit),
+    ));
+    let metrics = Arc::new(Metrics::new("0"));
+    let (config, told) = (loopback(Source::None), Told::default());
+    let data = Data::new(data::Parts {
+        sessions: Arc::clone(&sessions),
+        egress: egress(&config, index, &told, &watch::Sender::default()),
+        dial: Arc::new(Sockets),
+        flows_per_session: config.flows_per_session,
+        audit: Arc::clone(&audit),
+        counts: metrics.flows(),
+        shutdown: shutdown.clone(),
+    });
     let service = Service {
-        sessions: Arc::new(Sessions::new(
-            plain.subscribe(),
-            Arc::default(),
-            Arc::clone(&audit),
-        )),
+        sessions,
+        data,
         index: Arc::clone(index),
         observed: watch::Sender::default().subscribe(),
         ranges: watch::Sender::default().subscribe(),
         resolver,
-        metrics: Arc::new(Metrics::new("0")),
+        metrics,
         gate,
         audit,
         explains: Arc::default(),

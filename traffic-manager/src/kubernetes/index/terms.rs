@@ -91,3 +91,14 @@ pub enum Found {
     /// The namespace is not known, or not completely.
     NotSynced,
 }
+
+impl Found {
+    /// Returns the Service, where there is one.
+    #[must_use]
+    pub fn route(self) -> Option<Arc<ServiceRoute>> {
+        match self {
+            Self::Route(route) => Some(route),
+            Self::Gone | Self::Unknown | Self::NotSynced => None,
+        }
+    }
+}
