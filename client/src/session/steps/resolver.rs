@@ -20,8 +20,9 @@ use crate::zones::Zones;
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
 const MTU: u16 = 16_000;
-/// How many flows the laptop may have at once: what one session may have at the manager.
-const FLOWS: usize = 1024;
+/// How many flows the laptop may have at once: the most that a manager may give to one session.
+/// What it does give is kept to by `flows`.
+const FLOWS: usize = 8192;
 /// How long one probe may take: the resolver gives up on the cluster after 2 s.
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
