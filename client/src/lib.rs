@@ -24,6 +24,7 @@ pub mod local_dns;
 pub mod netstack;
 pub mod originals;
 pub mod probe;
+pub mod proxy;
 pub mod skew;
 pub mod stale;
 pub mod zones;

@@ -12,7 +12,7 @@ use crate::claims::{Claimant, Claims, Withheld};
 use crate::fs::make_dir;
 use crate::host::{Applied, Host, HostError, Link, LinkSpec, Undone, Verified};
 use crate::hosts::file::HostsFile;
-use crate::intent::{DnsIntent, HostsLine, Intent};
+use crate::intent::{DnsIntent, HostsLine, Intent, IntentError};
 use crate::journal::{Change, Journal};
 use crate::link::{self, LinkPlan};
 use crate::recover::{self, Recovered};
@@ -132,7 +132,7 @@ impl Host for LocalHost {
             }
             self.share(Wish::Unchanged).await?;
         } else {
-            self.wanted.asked = intent.clone().checked().map_err(HostError::Intent)?;
+            self.wanted.asked = self.admitted(intent).map_err(HostError::Intent)?;
             self.share(Wish::Changed).await?;
         }
         let dns = self.wanted.dns.clone();
@@ -184,6 +184,17 @@ impl Host for LocalHost {
 }
 
 impl LocalHost {
+    /// Returns a wish that is acceptable as a whole; nothing of any other is done.
+    fn admitted(&self, intent: &Intent) -> Result<Intent, IntentError> {
+        let intent = intent.clone().checked()?;
+        // Names of this machine are sent to the session alone.
+        if let (Some(dns), Some(OpenLink { plan, .. })) = (&intent.dns, &self.link) {
+            let (_, resolver) = plan.addresses();
+            dns.check_server(resolver.into())?;
+        }
+        Ok(intent)
+    }
+
     /// Journals that a link will be made.
     async fn intend_link(&self, plan: &LinkPlan) -> Result<u64, HostError> {
         let name = plan.name.clone();

@@ -21,6 +21,7 @@ pub mod queue;
 pub mod state;
 
 mod datagrams;
+mod socket;
 
 pub use attached::{Attached, Ended, How, Local, Meter, Reattach};
 pub use budget::Budget;
@@ -31,6 +32,7 @@ pub use frame::{Credit, Frame, FrameError, FrameReader, HEADER, MAX_DATA, MAX_DA
 pub use open::{
     ECHO_PATH, FlowId, Open, Protocol, accepted, echo_request, refused, resumed_at, verdict,
 };
+pub use socket::Socket;
 
 /// The protocol's name in TLS.
 pub const ALPN: &[u8] = b"kubebridge-data/1";

@@ -202,7 +202,10 @@ fn ctrl_c(lab: &Lab, user: &User<'_>, before: &Snapshot) -> Result<()> {
     let terminal = Daemon::start("terminal", &lab.logs(), command)?;
     terminal.until_says("connected", PATIENCE)?;
     typing.write_all(b"\x03")?;
-    terminal.until_says("restore system DNS and hosts: ", PATIENCE)?;
+    // The terminal shows ^C before it.
+    terminal.until_line("restoring", PATIENCE, |line| {
+        line.contains("restore system DNS and hosts: ")
+    })?;
     ensure!(
         user.helper()?.is_some(),
         "the helper did not outlive Ctrl-C"
@@ -211,6 +214,73 @@ fn ctrl_c(lab: &Lab, user: &User<'_>, before: &Snapshot) -> Result<()> {
     ends_well(terminal.ended(PATIENCE)?)?;
     user.until_no_helper()?;
     must_be_as(lab, before)
+}
+
+#[test]
+fn lifecycle_08_a_users_session_in_the_background_outlives_its_terminal() -> Result<()> {
+    let lab = Lab::start()?;
+    let _manager = Manager::start(&lab)?;
+    let user = User::new(&lab)?;
+    let before = Snapshot::take(lab.laptop.on())?;
+    let mut checks = Checks::new();
+
+    let words = format!("exec {}", user.background_words()?.join(" "));
+    let mut command = lab.laptop.on().command("script");
+    command
+        .args(["-qec", &words, "/dev/null"])
+        .env("XDG_RUNTIME_DIR", format!("/run/user/{USER}"));
+    let terminal = Daemon::start("terminal", &lab.logs(), command)?;
+    // The terminal is gone with the command, and whoever was on it is told to hang up.
+    ends_well(terminal.ended(PATIENCE)?).with_context(|| terminal.log().unwrap_or_default())?;
+    ensure!(terminal.log()?.contains("connected"), "{}", terminal.log()?);
+    let helper = user
+        .helper()?
+        .context("the helper ended with the terminal")?;
+    let left = lab
+        .laptop
+        .on()
+        .run(&["pgrep", "-x", "-r", "RSDT", "sudo"])
+        .map(|found| String::from_utf8_lossy(&found.stdout).into_owned());
+    checks.equal("sudo is not there any more", left, "");
+    let tty = ["ps", "-o", "tty=", "-p", &helper.to_string()].map(str::to_owned);
+    let tty: Vec<&str> = tty.iter().map(String::as_str).collect();
+    let tty = lab.laptop.on().output(&tty);
+    checks.equal(
+        "the helper's terminal",
+        tty.map(|tty| tty.trim().to_owned()),
+        "?",
+    );
+    checks.that("names resolve", names_resolve(&lab));
+    checks.that("disconnect", user.output(&["disconnect"]).map(drop));
+    checks.that("no helper is left", user.until_no_helper());
+    checks.that("after disconnect", must_be_as(&lab, &before));
+    checks.finish()?;
+    lab.finish();
+    Ok(())
+}
+
+/// A user lays a trap for root, who looks at everybody's sessions.
+fn root_speaks_to_nobody_else(lab: &Lab) -> Result<()> {
+    let bus = lab.folder_path().join("bus");
+    let folder = format!("{RUNTIME}/sessions/0a1b2c3d");
+    lab.laptop.on().shell(&format!(
+        "install -d -m 700 -o {USER} {RUNTIME} {RUNTIME}/sessions {folder}
+ln -s {} {folder}/control.sock",
+        bus.display()
+    ))?;
+    let said = kubebridge(lab, &["status"])?;
+    lab.laptop.on().shell(&format!("rm -r {RUNTIME}"))?;
+    let (text, talk) = (
+        String::from_utf8_lossy(&said.stdout).into_owned(),
+        String::from_utf8_lossy(&said.stderr).into_owned(),
+    );
+    ensure!(said.status.success(), "{}: {talk}", said.status);
+    ensure!(text.contains("no session"), "{text}");
+    ensure!(
+        talk.contains("not a session of the folder's user"),
+        "{talk}"
+    );
+    Ok(())
 }
 
 #[test]
@@ -242,6 +312,7 @@ fn lifecycle_14_nobody_becomes_a_helper_of_anybody_else() -> Result<()> {
             Ok(())
         }),
     );
+    checks.that("a trap for root", root_speaks_to_nobody_else(&lab));
     // What sudo may run must be nobody else's to change.
     lab.laptop.on().shell(&format!(
         "chmod 777 {}",

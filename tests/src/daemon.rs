@@ -100,11 +100,13 @@ impl Daemon {
     /// Waits closely for a line that begins with `start`, to the millisecond.
     pub fn until_says(&self, start: &str, limit: Duration) -> Result<()> {
         until_closely(&format!("{} to say {start:?}", self.name), limit, || {
+            // Asked first: it may say it and end between the two.
+            let ended = self.child.lock().try_wait()?;
             let log = self.log()?;
             if log.lines().any(|line| line.starts_with(start)) {
                 return Ok(Ok(()));
             }
-            match self.child.lock().try_wait()? {
+            match ended {
                 Some(status) => Ok(Err(anyhow!(
                     "{} ended with {status}:\n{}",
                     self.name,

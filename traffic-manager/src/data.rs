@@ -28,6 +28,8 @@ mod admit;
 mod again;
 mod connection;
 mod flow;
+#[cfg(test)]
+pub(crate) mod laptop;
 mod life;
 pub mod peek;
 pub mod probe;

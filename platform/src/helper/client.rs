@@ -29,6 +29,9 @@ pub struct HelperHost {
     state: State,
 }
 
+/// The number of a question, and what came of it.
+type Answer = (u64, Result<Done, HostError>);
+
 /// How the helper stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -119,10 +122,7 @@ impl HelperHost {
     }
 
     /// Reads what the helper says; `None` if it is no answer.
-    fn answer(
-        &mut self,
-        frame: &Frame,
-    ) -> Result<Option<(u64, Result<Done, HostError>)>, HelperError> {
+    fn answer(&mut self, frame: &Frame) -> Result<Option<Answer>, HelperError> {
         match frame.read()? {
             Told::Answer { number, outcome } => {
                 Ok(Some((number, outcome.map_err(HostError::from))))

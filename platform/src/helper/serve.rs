@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// How often taking back is tried when nobody is left to be told, and the pause between.
 const UNDO_TRIES: u32 = 3;
-const UNDO_PAUSE: Duration = Duration::from_secs(1);
+const UNDO_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves one session of the user `peer` on `socket` until it is gone, then takes back everything.
 ///

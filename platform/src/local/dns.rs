@@ -32,12 +32,6 @@ impl LocalHost {
             applied.changes.extend(self.revert_dns().await?);
             return Ok(());
         };
-        // Names of this machine are sent to the session alone.
-        if let Some(OpenLink { plan, .. }) = &self.link {
-            let (_, resolver) = plan.addresses();
-            let checked = intent.check_server(resolver.into());
-            checked.map_err(HostError::Intent)?;
-        }
         if self.dns.is_none() {
             self.dns = Some(self.start_dns().await?);
         }

@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use h2::client::SendRequest;
 use kubebridge_dns::name::Name;
 use kubebridge_dns::view::{BarePolicy, PlainView, View};
-use kubebridge_proto::flow::{
-    Attached, Failure, FailureKind, FlowId, Open, Protocol, http2, resumed_at, verdict,
-};
+use kubebridge_proto::flow::{Attached, Failure, FailureKind, FlowId, Open, Protocol, verdict};
 use kubebridge_proto::routes::{PortProtocol, ServiceKind, ServicePort, ServiceRoute};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
@@ -20,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::laptop::{Laptop, within};
 use super::*;
 use crate::access::Admission;
 use crate::access::wall::Wall;
@@ -37,16 +34,6 @@ mod cluster;
 mod ends;
 mod limits;
 mod resumed;
-
-/// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
-    match timeout(PATIENCE, coming).await {
-        Ok(came) => came,
-        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
-    }
-}
 
 /// Dials where a script says an address of the cluster is, as kube-proxy would, and remembers what
 /// was dialled.
@@ -257,56 +244,4 @@ fn open(sessions: &Sessions, admission: Admission) -> Arc<Session> {
         tokens: vec![],
     };
     sessions.open(request, admission, Instant::now()).unwrap()
-}
-
-/// The other end of a data connection.
-struct Laptop {
-    requests: SendRequest<Bytes>,
-    connection: JoinHandle<()>,
-}
-
-impl Laptop {
-    async fn over(near: DuplexStream) -> Self {
-        let (requests, connection) = http2::client().handshake(near).await.unwrap();
-        let connection = tokio::spawn(async move {
-            // How it ends is the business of those whose streams it has.
-            let _ = connection.await;
-        });
-        Self {
-            requests,
-            connection,
-        }
-    }
-
-    /// Asks for a flow; `None` when the connection is lost.
-    async fn ask(&self, open: &Open) -> Option<Result<(Attached, Option<u64>), Failure>> {
-        let mut requests = self.requests.clone().ready().await.ok()?;
-        let (response, send) = requests.send_request(open.request().unwrap(), false).ok()?;
-        let response = response.await.ok()?;
-        let received = resumed_at(&response).ok();
-        let receive = match verdict(&response) {
-            Ok(()) => response.into_body(),
-            Err(failure) => return Some(Err(failure)),
-        };
-        Some(Ok((Attached { send, receive }, received)))
-    }
-
-    async fn open(&self, open: &Open) -> Result<Attached, Failure> {
-        let asked = within("the flow's response", self.ask(open)).await;
-        asked
-            .expect("the connection is there")
-            .map(|(stream, _)| stream)
-    }
-
-    async fn failure(&self, open: &Open) -> Failure {
-        match self.open(open).await {
-            Ok(_) => panic!("{open:?} is open"),
-            Err(failure) => failure,
-        }
-    }
-
-    /// Loses the connection, in the middle of whatever it carries.
-    fn cut(self) {
-        self.connection.abort();
-    }
 }

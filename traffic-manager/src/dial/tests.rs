@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use super::*;
 
 /// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
     match timeout(PATIENCE, coming).await {

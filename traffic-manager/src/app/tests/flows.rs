@@ -1,9 +1,7 @@
 //! Flows and the questions about them, on the port that gRPC has too.
 
 use kubebridge_dns::test_util::{Answer, LoopbackServer};
-use kubebridge_proto::flow::{
-    FailureKind, FlowId, Open, PREAMBLE, Protocol, echo_request, http2, verdict,
-};
+use kubebridge_proto::flow::{FailureKind, FlowId, Open, PREAMBLE, Protocol};
 use kubebridge_proto::probe::{Endpoints, ProbeRequest, Probed, Verdict};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -11,36 +9,23 @@ use tonic::Code;
 
 use super::dns::Exchange;
 use super::*;
-
-type Requests = h2::client::SendRequest<bytes::Bytes>;
+use crate::data::laptop::Laptop;
 
 /// Opens a data connection beside the gRPC ones.
-async fn connect_data(world: &World) -> Requests {
+async fn connect_data(world: &World) -> Laptop {
     let mut stream = TcpStream::connect(world.running.grpc).await.unwrap();
     stream.write_all(PREAMBLE).await.unwrap();
-    let (requests, connection) = http2::client().handshake(stream).await.unwrap();
-    tokio::spawn(async move {
-        // It ends with the test.
-        let _ = connection.await;
-    });
-    requests
+    Laptop::over(stream).await
 }
 
-async fn ask(requests: &Requests, request: http::Request<()>) -> http::Response<h2::RecvStream> {
-    let mut requests = requests.clone().ready().await.unwrap();
-    let (response, _) = requests.send_request(request, true).unwrap();
-    within("a response", response).await.unwrap()
-}
-
-fn flow(session: &str, to: &str) -> http::Request<()> {
-    let open = Open {
+fn flow(session: &str, to: &str) -> Open {
+    Open {
         session: session.to_owned(),
         flow: FlowId::new(rand::random()),
         protocol: Protocol::Tcp,
         destination: to.parse().unwrap(),
         resume: None,
-    };
-    open.request().unwrap()
+    }
 }
 
 async fn probe(
@@ -64,7 +49,7 @@ async fn flows_are_served_on_the_port_of_grpc_to_sessions_alone() {
     let session = world.open(&["default"]).await;
     assert_eq!(session.limits.flows, Some(77));
     let data = connect_data(&world).await;
-    assert_eq!(ask(&data, echo_request()).await.status(), 200);
+    assert_eq!(data.echo(16).await, Some(16));
     for (session, to, kind, detail) in [
         (
             session.id.as_str(),
@@ -86,7 +71,7 @@ async fn flows_are_served_on_the_port_of_grpc_to_sessions_alone() {
             "no such session",
         ),
     ] {
-        let failure = verdict(&ask(&data, flow(session, to)).await).unwrap_err();
+        let failure = data.failure(&flow(session, to)).await;
         assert_eq!(failure.kind, kind, "{to}");
         assert_eq!(failure.detail.as_deref(), Some(detail), "{to}");
     }
@@ -104,7 +89,7 @@ async fn the_manager_itself_is_never_dialled() {
         world.running.admin,
         world.running.dns[0],
     ] {
-        let failure = verdict(&ask(&data, flow(&session, &to.to_string())).await).unwrap_err();
+        let failure = data.failure(&flow(&session, &to.to_string())).await;
         assert_eq!(failure.kind, FailureKind::Denied);
     }
 }

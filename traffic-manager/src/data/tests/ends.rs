@@ -95,9 +95,10 @@ async fn flow(
 
 /// Octets that repeat at no power of two.
 pub(super) fn pattern(length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|at| u8::try_from(at % 251).unwrap())
-        .collect()
+    let block: Vec<u8> = (0..251).collect();
+    let mut octets = block.repeat(length / block.len() + 1);
+    octets.truncate(length);
+    octets
 }
 
 #[tokio::test]
@@ -209,8 +210,14 @@ async fn f4_a_flow_that_nobody_reads_does_not_stop_another() {
     let (_stalled, mut far, _, _ended) = flow(&world, &laptop).await;
     // Filled until nothing more is taken, at the cluster's end.
     let (mut near, mut other, _, _other) = flow(&world, &laptop).await;
-    let filling = tokio::spawn(async move { far.write_all(&pattern(64 << 20)).await });
-    let moved = pattern(8 << 20);
+    let filling = tokio::spawn(async move {
+        let octets = pattern(64 << 10);
+        // Without an end: no buffer on the way takes it all.
+        loop {
+            far.write_all(&octets).await.unwrap();
+        }
+    });
+    let moved = pattern(2 << 20);
     let writing = async {
         other.write_all(&moved).await.unwrap();
         other.shutdown().await.unwrap();
