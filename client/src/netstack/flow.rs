@@ -197,6 +197,8 @@ impl Machine {
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(None);
         socket.set_timeout(Some(CONFIRM));
+        // Set before there is a connection, or the first probe would be sent at once.
+        socket.set_keep_alive(Some(KEEP_ALIVE));
         if let Err(error) = socket.listen(key.destination) {
             tracing::error!(?error, "a fresh socket does not listen");
         }
@@ -231,7 +233,6 @@ impl Machine {
             (State::SynReceived, State::Listen) => socket.abort(),
             (State::SynReceived, State::Established | State::CloseWait) => {
                 socket.set_timeout(None);
-                socket.set_keep_alive(Some(KEEP_ALIVE));
             }
             _ => {}
         }

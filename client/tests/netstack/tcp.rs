@@ -250,7 +250,8 @@ fn f12_no_octet_is_sent_to_the_laptop_twice() {
         let duplicates = counter("TCPDSACKOldSent");
 
         // A timer may fire on a machine that stood still; retransmission as a habit may not be.
-        assert!(duplicates <= 4, "{duplicates}");
+        let segments = 4 * OCTETS as u64 / 16_000;
+        assert!(duplicates <= segments / 100, "{duplicates} of {segments}");
     });
 }
 

@@ -166,6 +166,10 @@ async fn flows_go_on_over_another_device() {
         .await;
     let confirmed = world.device.receive().await;
     assert_eq!(segment(&confirmed).2, Some(1002));
+    // Nothing is said twice, and a keep-alive only when its time has come.
+    world.device.silence(Duration::from_secs(119)).await;
+    let (_, probe, _) = segment(&world.device.receive().await);
+    assert_eq!(probe, sequence);
 
     let (memory, other) = device(16);
     drop(std::mem::replace(&mut world.device, other));
