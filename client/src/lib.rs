@@ -21,6 +21,7 @@ pub mod control;
 pub mod flows;
 pub mod inquiry;
 pub mod local_dns;
+pub mod netstack;
 pub mod originals;
 pub mod probe;
 pub mod proxy;

@@ -111,6 +111,7 @@ impl Host for LocalHost {
         match link::create(plan.clone(), &self.sys.faults).await {
             Ok(link) => {
                 let index = link.index;
+                let plan = plan.made(link.mtu, link.address6);
                 self.link = Some(OpenLink { plan, index, seq });
                 self.journalled(move |journal| journal.done(seq)).await?;
                 Ok(link)
@@ -207,6 +208,8 @@ impl LocalHost {
             return Ok(());
         };
         self.revert_dns().await?;
+        // The link goes, and its routes with it.
+        self.drop_routes().await?;
         self.remove_link().await;
         // The link is gone, and its routes with it.
         self.drop_routes().await?;

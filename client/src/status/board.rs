@@ -210,7 +210,6 @@ impl Board {
                 | Kind::Intent
                 | Kind::Files
                 | Kind::Link
-                | Kind::Port
                 | Kind::Ended
                 | Kind::Internal
                 | Kind::Helper => {}

@@ -1,6 +1,6 @@
 //! What a session may ask of its helper, and what it is told: the closed list.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
@@ -56,10 +56,6 @@ impl Request {
 /// What the helper says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one at a time, and mostly the large one"
-)]
 pub(super) enum Told {
     /// The first thing, to whom it may speak.
     Hello { protocol: u32 },
@@ -93,8 +89,10 @@ pub(super) struct OpenedLink {
     pub(super) name: String,
     pub(super) index: u32,
     pub(super) address: Ipv4Addr,
+    pub(super) address6: Option<Ipv6Addr>,
     pub(super) resolver: Ipv4Addr,
     pub(super) prefix: u8,
+    pub(super) mtu: u16,
 }
 
 /// A [`Verified`](crate::Verified) without its device.

@@ -223,20 +223,22 @@ fn opened(link: Link) -> (OpenedLink, Vec<OwnedFd>) {
         name,
         index,
         address,
+        address6,
         resolver,
         prefix,
+        mtu,
         tun,
-        udp,
-        tcp,
     } = link;
     let link = OpenedLink {
         name,
         index,
         address,
+        address6,
         resolver,
         prefix,
+        mtu,
     };
-    (link, vec![tun.into(), udp.into(), tcp.into()])
+    (link, vec![tun.into()])
 }
 
 fn verified(verified: Verified) -> (VerifiedMachine, Vec<OwnedFd>) {

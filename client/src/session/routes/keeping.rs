@@ -96,13 +96,13 @@ impl<O: Os> Parts<'_, O> {
         });
     }
 
-    /// Sets the routes that are planned, where the link carries packets.
+    /// Sets the routes that are planned, once there is a link.
     pub(in crate::session) async fn set_routes(&mut self) -> Result<(), Failure> {
-        let carries = self.link.as_ref().is_some_and(|link| link.carries);
+        let has_link = self.link.is_some();
         let (Some(keeper), Some(host)) = (&mut self.routes, &mut self.host) else {
             return Ok(());
         };
-        if !carries {
+        if !has_link {
             keeper.let_go();
             return Ok(());
         }
