@@ -211,6 +211,9 @@ pub struct ConnectArgs {
     /// Stay in the foreground until interrupted
     #[arg(long, env = "KUBEBRIDGE_FOREGROUND", value_parser = FalseyValueParser::new())]
     pub foreground: bool,
+    /// Say what would be changed on this machine, and change nothing
+    #[arg(long, env = "KUBEBRIDGE_DRY_RUN", value_parser = FalseyValueParser::new(), conflicts_with = "program")]
+    pub dry_run: bool,
     /// How the system's DNS is pointed at the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
     pub dns: DnsChoice,

@@ -160,7 +160,7 @@ async fn recover_machine(machine: &ThisMachine) -> Result<Vec<Recovered>, Failur
 }
 
 /// What dead sessions left, as far as this user may know.
-async fn leftovers() -> Leftovers {
+pub(crate) async fn leftovers() -> Leftovers {
     let machine = ThisMachine::default();
     match machine.leftovers().await {
         Ok(found) => {

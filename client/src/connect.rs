@@ -22,13 +22,16 @@ use crate::cli::{
     ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
 };
 use crate::cluster::{AccountTokens, Cluster, Environment, PortForward, Source};
+use crate::command::leftovers;
 use crate::control::secure::{Secure, TlsFiles};
 use crate::control::way::{Direct, Reach, Way};
 use crate::failure::{Exit, Failure};
 use crate::originals::Originals;
+use crate::output::{print, print_line};
 use crate::progress::Reporter;
 use crate::session::Stop;
 use crate::session::os::ThisMachine;
+use crate::session::preview::preview;
 use crate::session::routes::RouteChoice;
 use crate::session::run::{Surroundings, run};
 use program::{Program, Signals};
@@ -83,6 +86,7 @@ impl Config {
             tls_key,
             tls_ca,
             program: _,
+            dry_run: _,
         } = arguments;
         if let Some(session) = &global.session {
             return Err(Failure::usage(format!(
@@ -337,13 +341,29 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
 ///
 /// It could not be connected, or not everything could be undone.
 pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<u8, Failure> {
-    if !arguments.program.is_empty() {
+    if arguments.dry_run {
+        dry_run(arguments, global).await.map(|()| 0)
+    } else if !arguments.program.is_empty() {
         beside_program(arguments, global).await
     } else if arguments.foreground {
         foreground(arguments, global).await.map(|()| 0)
     } else {
         background::command::connect().await.map(|()| 0)
     }
+}
+
+/// Prints what a session would change.
+async fn dry_run(arguments: &ConnectArgs, global: &Global) -> Result<(), Failure> {
+    let config = Config::resolve(arguments, global)?.complete().await?;
+    let reporter = Arc::new(Reporter::stderr(global.progress));
+    let left = leftovers().await;
+    let planned = preview(&ThisMachine::default(), config, Arc::clone(&reporter), left).await?;
+    match global.output {
+        Output::Json => print_line(&planned.json()),
+        Output::Text => print(&planned.text()),
+    }
+    reporter.say("nothing was changed");
+    Ok(())
 }
 
 /// Runs a session for as long as a program runs, and returns the program's exit code.

@@ -9,6 +9,7 @@ mod events;
 mod hosts;
 pub mod os;
 mod parts;
+pub mod preview;
 pub mod routes;
 pub mod run;
 mod steps;

@@ -114,6 +114,11 @@ pub fn edit(
     Ok(edit)
 }
 
+/// Splits wanted lines into those that could be written to `now` and the names that could not.
+pub fn admitted(now: &[u8], wanted: &[HostsLine]) -> (Vec<HostsLine>, Vec<HostsConflict>) {
+    admit(now, wanted, &file::host_name())
+}
+
 fn text(line: &HostsLine, session: &SessionId, number: usize) -> String {
     let HostsLine { address, names } = line;
     format!(

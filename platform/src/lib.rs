@@ -40,6 +40,7 @@ pub mod tun;
 pub mod local;
 
 pub mod helper;
+pub mod preview;
 
 pub mod recover;
 

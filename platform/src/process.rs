@@ -38,6 +38,11 @@ impl Owner {
     }
 }
 
+/// Tells whether a process runs; one that has ended and was not waited for does not.
+pub fn is_running(pid: u32) -> bool {
+    start_time(pid).is_some()
+}
+
 fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -74,6 +79,7 @@ mod tests {
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::waitid(rustix::process::WaitId::Pid(pid), exited).unwrap();
         assert!(!owner.is_alive());
+        assert!(!is_running(owner.pid));
         child.wait().unwrap();
     }
 

@@ -18,11 +18,12 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 /// What `connect` says when a step is done: the moments after which to kill it.
-const STEPS: [&str; 13] = [
+const STEPS: [&str; 14] = [
     "recover: ",
     "read DNS: ",
     "dial manager: ",
     "open session: ",
+    "other sessions: ",
     "plan routes: ",
     "link: ",
     "resolver: ",

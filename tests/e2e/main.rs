@@ -31,3 +31,4 @@ mod parts;
 mod reach;
 mod restore;
 mod routing;
+mod several;

@@ -6,7 +6,7 @@ use kubebridge_tests::{
     lab::{AUTHORS, Lab},
     laptop::Hosts,
     lookup::Family,
-    product::{Manager, Session, kubebridge},
+    product::{Manager, Session, kubebridge, token_flags},
     snapshot::Snapshot,
 };
 
@@ -28,8 +28,8 @@ fn connect_without_dns_uses_hosts_lines_and_refusals_change_nothing() -> Result<
 
     checks.that("no manager", ends_with(&lab, &connect, 69));
     checks.that(
-        "no namespace",
-        ends_with(&lab, &["connect", "--manager", &relay], 64),
+        "a network address without TLS",
+        ends_with(&lab, &["connect", "--manager", "10.0.0.7:7080"], 64),
     );
     let later = [&connect[..], &["--mode", "proxy"]].concat();
     checks.that("a flag that is not built yet", ends_with(&lab, &later, 64));
@@ -40,7 +40,9 @@ fn connect_without_dns_uses_hosts_lines_and_refusals_change_nothing() -> Result<
 
     let _manager = Manager::start(&lab)?;
     let session = Session::connect(&lab, &["--dns", "hosts-only"])?;
-    checks.that("a second session", ends_with(&lab, &connect, 73));
+    let tokens = token_flags(&lab, &["default"])?;
+    let second = [&connect[..], &[tokens[0].as_str()]].concat();
+    checks.that("a second session", ends_with(&lab, &second, 73));
     let during = Snapshot::take(laptop)?;
     checks.that("DNS settings with --dns hosts-only", {
         // Link 2 (eth0):

@@ -34,6 +34,7 @@ pub mod prober;
 pub mod snapshot;
 pub mod tool;
 
+pub mod background;
 pub mod lab;
 pub mod listening;
 pub mod product;

@@ -9,16 +9,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kubebridge_proto::flow::{Failure, FailureKind};
+use kubebridge_proto::flow::{self, Failure, FailureKind};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::time::timeout;
 
 use self::packets::{Packets, Pings};
-use self::stream::Stream;
 
 pub mod packets;
-pub mod stream;
 
 /// How long a TCP connection may take: as long as the laptop keeps a half-open one. Programs on the
 /// laptop that wait longer see silence, by their own clock.
@@ -31,7 +29,7 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 /// How the cluster is dialled.
 pub trait Dial: std::fmt::Debug + Send + Sync + 'static {
     /// Opens a TCP connection.
-    fn tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<Stream, Failure>>;
+    fn tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<flow::Socket, Failure>>;
 
     /// Makes a UDP socket that speaks to one address alone.
     fn udp(&self, to: SocketAddr) -> BoxFuture<'_, Result<Packets, Failure>>;
@@ -45,7 +43,7 @@ pub trait Dial: std::fmt::Debug + Send + Sync + 'static {
 pub struct Sockets;
 
 impl Dial for Sockets {
-    fn tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<Stream, Failure>> {
+    fn tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<flow::Socket, Failure>> {
         Box::pin(async move {
             match timeout(CONNECT, connect(to)).await {
                 Ok(Ok(stream)) => Ok(stream),
@@ -73,7 +71,7 @@ impl Dial for Sockets {
     }
 }
 
-async fn connect(to: SocketAddr) -> io::Result<Stream> {
+async fn connect(to: SocketAddr) -> io::Result<flow::Socket> {
     let socket = match to {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
@@ -83,7 +81,7 @@ async fn connect(to: SocketAddr) -> io::Result<Stream> {
         .with_time(KEEPALIVE)
         .with_interval(KEEPALIVE_EVERY);
     SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
-    Ok(Stream::new(socket.connect(to).await?))
+    Ok(flow::Socket::new(socket.connect(to).await?))
 }
 
 async fn speak(to: SocketAddr) -> io::Result<Packets> {

@@ -9,13 +9,13 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 4] = ["--dry-run", "--mode", "--retake", "--anonymize"];
+const LATER_FLAGS: [&str; 3] = ["--mode", "--retake", "--anonymize"];
 
 /// Values of `--dns` whose feature is not there yet.
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 10] = [
+const LATER_COMMANDS: [&str; 9] = [
     "clean",
     "completions",
     "doctor",
@@ -24,7 +24,6 @@ const LATER_COMMANDS: [&str; 10] = [
     "gather-logs",
     "host",
     "install-recovery",
-    "namespace",
     "trace",
 ];
 

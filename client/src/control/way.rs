@@ -119,3 +119,28 @@ impl Way for Direct {
         .boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_plain_data_connection_says_first_what_it_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way = Direct(listener.local_addr().unwrap());
+        let place = way.place();
+
+        let (raw, accepted) = tokio::join!(way.raw(&place), listener.accept());
+
+        let mut said = vec![0; PREAMBLE.len()];
+        let (mut stream, _) = accepted.unwrap();
+        let reading = stream.read_exact(&mut said);
+        let read = tokio::time::timeout(Duration::from_secs(60), reading);
+        read.await.expect("it says something").unwrap();
+        assert_eq!(said, PREAMBLE);
+        drop(raw.unwrap());
+    }
+}

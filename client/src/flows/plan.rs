@@ -182,7 +182,7 @@ mod tests {
             plan(std::slice::from_ref(&here), &home(), &waiting),
             [Action::Open(old)]
         );
-        let both = [here, there.clone()];
+        let both = [here, there];
         assert_eq!(plan(&both, &home(), &waiting), []);
         assert_eq!(plan(&both, &home(), &[]), [Action::Close(2)]);
     }

@@ -14,10 +14,16 @@ use crate::status::{HostsLineReport, WithheldReport};
 impl<O: Os> Parts<'_, O> {
     /// Claims what the cluster has, as it is known now.
     pub(super) async fn claim(&mut self) -> Result<(), Failure> {
-        let Some(cluster) = &self.cluster else {
-            return Ok(());
-        };
-        let claims = Claims {
+        match (self.claims(), &mut self.host) {
+            (Some(claims), Some(host)) => host.claim(&claims).await.map_err(host_failure),
+            (None, _) | (_, None) => Ok(()),
+        }
+    }
+
+    /// What the cluster has; `None` before it is known.
+    pub(super) fn claims(&self) -> Option<Claims> {
+        let cluster = self.cluster.as_ref()?;
+        Some(Claims {
             name: match self.config.target.context() {
                 Some(context) => format!("context {context}"),
                 None => format!("manager {}", self.config.target),
@@ -26,11 +32,7 @@ impl<O: Os> Parts<'_, O> {
             suffixes: self.config.domains.clone(),
             namespaces: self.config.namespaces.clone(),
             networks: networks(&cluster.session),
-        };
-        match &mut self.host {
-            Some(host) => host.claim(&claims).await.map_err(host_failure),
-            None => Ok(()),
-        }
+        })
     }
 
     /// Leaves to others what this session had.
@@ -48,12 +50,7 @@ impl<O: Os> Parts<'_, O> {
         }
         self.withheld.clone_from(&withheld);
         self.list_hosts();
-        let report = withheld.map(|withheld| WithheldReport {
-            session: withheld.session.to_string(),
-            name: withheld.name,
-            domains: withheld.domains,
-            hosts_names: withheld.hosts_names,
-        });
+        let report = withheld.map(WithheldReport::from);
         tracing::info!(withheld = ?report, "what other sessions have changed");
         self.board.note(|facts| facts.withheld = report);
     }
@@ -64,7 +61,7 @@ impl<O: Os> Parts<'_, O> {
         if let Some(withheld) = &self.withheld {
             withheld.cut(&mut lines);
         }
-        let listed: Vec<_> = lines.iter().map(line_report).collect();
+        let listed: Vec<_> = lines.iter().map(HostsLineReport::from).collect();
         let count = listed.len();
         self.board.note(|facts| {
             facts.hosts.lines = count;
@@ -74,9 +71,11 @@ impl<O: Os> Parts<'_, O> {
     }
 }
 
-fn line_report(line: &HostsLine) -> HostsLineReport {
-    HostsLineReport {
-        address: line.address.to_string(),
-        names: line.names.clone(),
+impl From<&HostsLine> for HostsLineReport {
+    fn from(line: &HostsLine) -> Self {
+        Self {
+            address: line.address.to_string(),
+            names: line.names.clone(),
+        }
     }
 }

@@ -5,7 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use kubebridge_platform::host::{Host, HostDns, HostError, Kind, Link};
+use kubebridge_platform::claims::Claims;
+use kubebridge_platform::host::{Host, HostDns, HostError, Kind, Link, LinkSpec};
+use kubebridge_platform::intent::Intent;
+use kubebridge_platform::link::LinkPlan;
+use kubebridge_platform::preview::{self, Preview};
 use kubebridge_platform::routes::{Known, Taken, read_taken};
 use kubebridge_platform::sys::{SessionId, Sys};
 use kubebridge_platform::{
@@ -106,6 +110,29 @@ impl ThisMachine {
     /// The journals cannot be read.
     pub async fn leftovers(&self) -> Result<Vec<Leftover>, Failure> {
         leftovers(&self.sys).await.map_err(host_failure)
+    }
+}
+
+/// What `connect --dry-run` asks.
+impl ThisMachine {
+    /// Plans a link.
+    pub(super) async fn plan_link(
+        &self,
+        session: &SessionId,
+        claims: &Claims,
+        spec: &LinkSpec,
+    ) -> Result<LinkPlan, HostError> {
+        preview::plan_link(&self.sys, session, claims, spec).await
+    }
+
+    /// Works out what would become of a wish.
+    pub(super) async fn preview(
+        &self,
+        session: &SessionId,
+        claims: &Claims,
+        wish: Intent,
+    ) -> Result<Preview, HostError> {
+        preview::preview(&self.sys, session, claims, wish).await
     }
 }
 

@@ -119,7 +119,6 @@ impl<'os, O: Os> Parts<'os, O> {
         reporter: Arc<Reporter>,
         stops: mpsc::Sender<Stop>,
         clock: Clock,
-        log: Option<Arc<LogFile>>,
     ) -> Self {
         let stale = Arc::new(StaleAnswers::default());
         board.note(|facts| facts.stale = Some(Arc::clone(&stale)));
@@ -146,7 +145,7 @@ impl<'os, O: Os> Parts<'os, O> {
             hosts: None,
             stale,
             clock,
-            log,
+            log: None,
             watch: None,
             drift: None,
             second_look: None,

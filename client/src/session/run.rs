@@ -46,6 +46,15 @@ pub struct Surroundings {
 ///
 /// It could not be connected, a part broke, or not everything could be undone.
 pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> Result<(), Failure> {
+    // It holds every part of a session: too big for the stack of whoever calls.
+    Box::pin(run_to_end(os, config, surroundings)).await
+}
+
+async fn run_to_end<O: Os>(
+    os: &O,
+    config: Config,
+    surroundings: Surroundings,
+) -> Result<(), Failure> {
     let Surroundings {
         reporter,
         stop_sender,
@@ -62,18 +71,20 @@ pub async fn run<O: Os>(os: &O, config: Config, surroundings: Surroundings) -> R
         namespaces: config.namespaces.clone(),
     };
     let board = Arc::new(Board::new(identity, clock.clone()));
+    let output = config.output;
+    let mut parts = Parts::new(
+        os,
+        id,
+        config,
+        Arc::clone(&board),
+        Arc::clone(&reporter),
+        stop_sender,
+        clock,
+    );
+    parts.log = log;
     let mut runner = Runner {
-        output: config.output,
-        parts: Parts::new(
-            os,
-            id,
-            config,
-            Arc::clone(&board),
-            Arc::clone(&reporter),
-            stop_sender,
-            clock,
-            log,
-        ),
+        output,
+        parts,
         connected,
         reporter,
         board,

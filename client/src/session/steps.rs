@@ -17,7 +17,7 @@ use crate::originals::Originals;
 use crate::status::server::{self, Server};
 
 pub(super) use manager::{dial, open_session};
-pub(super) use resolver::{link, probe, resolver};
+pub(super) use resolver::{link, link_spec, probe, resolver};
 pub(super) use routes::{plan, routes};
 pub(super) use settings::{hosts, point_os, verify};
 

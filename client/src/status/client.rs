@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kubebridge_platform::SessionId;
-use rustix::process::{Pid, Uid, geteuid, getpid, test_kill_process};
+use kubebridge_platform::process::is_running;
+use rustix::process::{Pid, Uid, geteuid, getpid};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -277,7 +278,7 @@ impl Session {
             return;
         };
         let end = Instant::now() + EXIT_TIME;
-        while test_kill_process(pid).is_ok() && Instant::now() < end {
+        while is_running(pid.as_raw_nonzero().get().unsigned_abs()) && Instant::now() < end {
             sleep(LOOK).await;
         }
     }

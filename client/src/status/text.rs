@@ -200,7 +200,8 @@ fn health(health: &HealthReport) -> String {
     )
 }
 
-fn withheld(withheld: &WithheldReport) -> String {
+/// Says what another session has.
+pub(crate) fn withheld(withheld: &WithheldReport) -> String {
     let WithheldReport {
         session,
         name,

@@ -94,7 +94,6 @@ fn wish() -> Intent {
         routes: Vec::new(),
         dns: Some(dns),
         hosts,
-        routes: Vec::new(),
     }
 }
 

@@ -83,6 +83,19 @@ impl Resolved {
         }))
     }
 
+    /// Plans the settings of a link that is not there yet, without changing anything.
+    pub async fn preview(&self, intent: &DnsIntent) -> Result<Plan, DnsError> {
+        let planning = async {
+            let (peers, _) = self.peers().await?.ok_or(DnsError::NotRunning)?;
+            let host = self.host_domains(&peers).await?;
+            Ok(plan(intent, &LinkState::default(), true, &host))
+        };
+        let planning = tokio::time::timeout(TOTAL_TIMEOUT, planning);
+        planning.await.unwrap_or(Err(DnsError::Timeout {
+            action: "showing the settings",
+        }))
+    }
+
     /// Takes every setting of the link back; harmless when there is none, no link or no resolved.
     pub async fn revert(&self) -> Result<(), DnsError> {
         let reverting = async {

@@ -95,15 +95,11 @@ impl HostsFile {
                 | Change::HostsInPlace { .. } => None,
             })
             .next_back();
-        let host_name = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
         Self {
             fs: RootFs::new(sys),
             sys: sys.clone(),
             session,
-            host_name,
+            host_name: host_name(),
             recorded,
             last: None,
         }
@@ -258,6 +254,12 @@ impl HostsFile {
             journal.done(known.seq);
         }
     }
+}
+
+/// Returns the machine's own name.
+pub(super) fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
 }
 
 impl Last {

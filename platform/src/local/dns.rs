@@ -58,7 +58,10 @@ impl LocalHost {
             return Ok(());
         };
         if let Some(dns) = &mut self.dns
-            && dns.applied.is_some()
+            && dns
+                .applied
+                .as_ref()
+                .is_some_and(|(known, _)| *known == intent)
         {
             let differs = dns.resolved.difference().await;
             match differs.map_err(HostError::Dns)? {

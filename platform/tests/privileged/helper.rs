@@ -129,9 +129,9 @@ fn another_user_has_a_whole_session_by_the_helper_of_root() {
                 let host = HelperHost::start(socket.into(), Uid::ROOT).await;
                 let mut host = host.unwrap();
                 host.take(&SessionId::random()).await.unwrap();
-                let link = host.open(&spec()).await.unwrap();
+                let mut link = host.open(&spec()).await.unwrap();
                 host.apply(&intent(Some(&link))).await.unwrap();
-                reaches(&link.udp);
+                reaches(&packets(&mut link), link.resolver).await;
                 host.undo().await.unwrap();
             });
         };
@@ -200,6 +200,7 @@ fn wishes_for_what_is_not_the_sessions_are_refused_and_nothing_is_done() {
                 cidr: Some(cidr.parse().unwrap()),
                 avoid: Vec::new(),
                 mtu,
+                v6: false,
             };
             let refused = host.open(&wish).await.unwrap_err();
             assert_eq!(refused.kind(), Kind::Link, "{cidr} {mtu}: {refused:?}");

@@ -21,8 +21,11 @@ mod laptops;
 mod replaced;
 mod usage;
 
+/// Measures and prints; tells whether the limits were kept.
+type Measure = fn(u64) -> Result<bool>;
+
 /// What is measured, by its word, with the number it takes and what that is unless given.
-const ALL: [(&str, u64, fn(u64) -> Result<bool>); 4] = [
+const ALL: [(&str, u64, Measure); 4] = [
     ("connect", 30, connect::measure),
     ("idle", 60, idle::measure),
     ("api", 120, api::measure),

@@ -9,7 +9,7 @@ use h2::{Reason, RecvStream};
 use http::{Method, Request, Response, StatusCode};
 use kubebridge_proto::flow::{
     Attached, Credit, Datagrams, ECHO_PATH, Ended, Failure, FailureKind, Frame, How, Local, Meter,
-    Open, accepted, carry, carry_datagrams, refused,
+    Open, Socket, accepted, carry, carry_datagrams, refused,
 };
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -21,7 +21,6 @@ use super::life::over;
 use super::table::Known;
 use crate::access::audit::flows::Closing;
 use crate::dial::packets::{Packets, Pings};
-use crate::dial::stream::Stream;
 use crate::egress::Dialled;
 
 /// How long a flow of datagrams may be quiet: as NAT gateways keep them (RFC 4787 asks for more, and
@@ -105,7 +104,7 @@ fn gone(data: &Data, offer: Offer) {
 
 /// The local end of a flow.
 pub(super) enum End {
-    Tcp(Stream),
+    Tcp(Socket),
     Udp(Packets),
     Ping(Pings),
 }

@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use futures::future::BoxFuture;
 use kubebridge_dns::name::Name;
 use kubebridge_dns::view::{BarePolicy, PlainView, View};
-use kubebridge_proto::flow::{Attached, Failure, FailureKind, FlowId, Open, Protocol, verdict};
+use kubebridge_proto::flow::{
+    Attached, Failure, FailureKind, FlowId, Open, Protocol, Socket, verdict,
+};
 use kubebridge_proto::routes::{PortProtocol, ServiceKind, ServicePort, ServiceRoute};
 use kubebridge_proto::session::SessionRequest;
 use parking_lot::Mutex;
@@ -21,7 +23,6 @@ use super::*;
 use crate::access::Admission;
 use crate::access::wall::Wall;
 use crate::dial::packets::{Packets, Pings};
-use crate::dial::stream::Stream;
 use crate::dial::{Dial, Sockets};
 use crate::egress::never::Ours;
 use crate::egress::rules::Rules;
@@ -53,7 +54,7 @@ impl Script {
 }
 
 impl Dial for Script {
-    fn tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<Stream, Failure>> {
+    fn tcp(&self, to: SocketAddr) -> BoxFuture<'_, Result<Socket, Failure>> {
         Box::pin(async move { Sockets.tcp(self.place(to)?).await })
     }
 

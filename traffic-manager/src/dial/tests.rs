@@ -17,7 +17,7 @@ async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
     }
 }
 
-async fn pair(address: &str) -> (Stream, tokio::net::TcpStream) {
+async fn pair(address: &str) -> (flow::Socket, tokio::net::TcpStream) {
     let listener = TcpListener::bind((address, 0)).await.unwrap();
     let to = listener.local_addr().unwrap();
     let (near, far) = tokio::join!(Sockets.tcp(to), listener.accept());

@@ -28,14 +28,7 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 
 pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     parts.watch = Some(parts.os.watch(parts.clock.clone()));
-    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
-    let avoid = planned.wanted();
-    let spec = LinkSpec {
-        cidr: parts.config.tun_cidr,
-        v6: avoid.iter().any(|net| matches!(net, IpNet::V6(_))),
-        avoid,
-        mtu: MTU,
-    };
+    let spec = link_spec(parts)?;
     let host = parts.host.as_mut().ok_or_else(|| missing("host"))?;
     let link = host.open(&spec).await.map_err(|error| {
         let failure = host_failure(error);
@@ -63,6 +56,18 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
         device: Some(link.tun),
     });
     Ok(words)
+}
+
+/// What kind of link the session wants.
+pub(in crate::session) fn link_spec<O: Os>(parts: &Parts<'_, O>) -> Result<LinkSpec, Failure> {
+    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
+    let avoid = planned.wanted();
+    Ok(LinkSpec {
+        cidr: parts.config.tun_cidr,
+        v6: avoid.iter().any(|net| matches!(net, IpNet::V6(_))),
+        avoid,
+        mtu: MTU,
+    })
 }
 
 pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

@@ -152,25 +152,29 @@ fn session() -> StatusReport {
         context: Some("lab".to_owned()),
         log: Some("/run/kubebridge/sessions/0a1b2c3d/session.log".to_owned()),
         withheld: None,
-        flows: Some(FlowsStatus {
-            connections: vec![ConnectionStatus {
-                place: "traffic-manager-7d9c".to_owned(),
-                flows: 3,
-                round_trip_micros: 21_500,
-                sent: 1_000,
-                received: 2_000,
-            }],
-            open: 3,
-            opened: 120,
-            resumed: 4,
-            moved: 1,
-            replaced: 2,
-            dropped_datagrams: 5,
-            sent: 900,
-            received: 1_900,
-            failures: [("refused".to_owned(), 6)].into(),
-            ..FlowsStatus::default()
-        }),
+        flows: Some(flows()),
+    }
+}
+
+fn flows() -> FlowsStatus {
+    FlowsStatus {
+        connections: vec![ConnectionStatus {
+            place: "traffic-manager-7d9c".to_owned(),
+            flows: 3,
+            round_trip_micros: 21_500,
+            sent: 1_000,
+            received: 2_000,
+        }],
+        open: 3,
+        opened: 120,
+        resumed: 4,
+        moved: 1,
+        replaced: 2,
+        dropped_datagrams: 5,
+        sent: 900,
+        received: 1_900,
+        failures: [("refused".to_owned(), 6)].into(),
+        ..FlowsStatus::default()
     }
 }
 
