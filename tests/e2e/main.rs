@@ -8,6 +8,7 @@ mod api_server;
 mod bad_input;
 mod changes;
 mod credentials;
+mod dataplane;
 mod demo;
 mod dns_tools;
 mod dns_trace;

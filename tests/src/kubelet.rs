@@ -55,16 +55,7 @@ impl Kubelet {
             .arg("--pods")
             .arg(&file);
         let daemon = Daemon::start("kubelet", &lab.logs(), command)?;
-        lab.api.apply(&lab.node, NODE)?;
-        patch_status(
-            lab,
-            &["node", "node"],
-            &format!(
-                r#"{{"addresses": [{{"type": "InternalIP", "address": "{}"}}],
-                "daemonEndpoints": {{"kubeletEndpoint": {{"Port": {PORT}}}}}}}"#,
-                crate::lab::NODE
-            ),
-        )?;
+        register_node(lab)?;
         daemon.until("the kubelet to listen", START, || {
             daemon
                 .log()?
@@ -135,6 +126,20 @@ spec:
         fs::rename(new, &self.file)?;
         Ok(())
     }
+}
+
+/// Makes the node known to the Kubernetes API; harmless when it is.
+pub(crate) fn register_node(lab: &Lab) -> Result<()> {
+    lab.api.apply(&lab.node, NODE)?;
+    patch_status(
+        lab,
+        &["node", "node"],
+        &format!(
+            r#"{{"addresses": [{{"type": "InternalIP", "address": "{}"}}],
+            "daemonEndpoints": {{"kubeletEndpoint": {{"Port": {PORT}}}}}}}"#,
+            crate::lab::NODE
+        ),
+    )
 }
 
 fn patch_status(lab: &Lab, object: &[&str], status: &str) -> Result<()> {

@@ -17,10 +17,12 @@ pub mod machine;
 
 pub mod control_plane;
 pub mod coredns;
+pub mod distance;
 pub mod kubelet;
 pub mod laptop;
 pub mod nameserver;
 pub mod outside;
+pub mod pods;
 pub mod relay;
 
 pub mod wire;
