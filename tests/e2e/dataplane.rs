@@ -1,5 +1,7 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
+mod workloads;
+
 use anyhow::{Context, Result, ensure};
 use kubebridge_tests::{
     checks::Checks,
@@ -8,6 +10,7 @@ use kubebridge_tests::{
     parts::program,
     pods::{Exposed, PodNetwork, serve, until_works},
 };
+use workloads::{Workloads, cluster_ip, use_all};
 
 const PEER: Exposed<'_> = Exposed {
     name: "peer",
@@ -42,7 +45,9 @@ fn cluster_addresses_lead_to_pods_on_the_node_and_nowhere_from_the_laptop() -> R
     let program = program("peer")?.display().to_string();
     let _serving = serve(&lab, &pod, 9000, &[&program, "serve", "9000"])?;
     network.expose(&lab, &PEER)?;
+    let _running = Workloads::start(&lab, &network)?;
     let mut checks = Checks::new();
+    use_all(&mut checks, &lab.node, cluster_ip);
 
     let node = &lab.node;
     let words = [program.as_str(), "connect", "10.96.3.1:80"];

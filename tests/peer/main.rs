@@ -6,10 +6,11 @@
 
 mod client;
 mod errno;
+mod grpc;
 mod pattern;
 mod server;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +23,7 @@ peer hold ADDR:PORT FLOWS            echoes in many connections until its input 
 peer idle ADDR:PORT FLOWS            opens connections, says so, waits until its input ends
 peer half|reset|tiny|stall ADDR:PORT one connection that ends, or goes on, in this way
 peer connect ADDR:PORT               prints `connected`, or the name of the error
+peer grpc HOST:PORT COUNT            calls `Echo` of a manager, with payloads that grow
 peer udp ADDR:PORT BYTES COUNT       echoes datagrams of this size";
 
 #[tokio::main]
@@ -43,6 +45,7 @@ async fn main() -> Result<()> {
         ["reset", to] => client::reset(at(to)?).await?,
         ["tiny", to] => client::tiny(at(to)?).await?,
         ["stall", to] => client::stall(at(to)?).await?,
+        ["grpc", to, count] => grpc::echo(to, count.parse()?).await?,
         ["connect", to] => client::connect(at(to)?).await,
         ["udp", to, bytes, count] => client::udp(at(to)?, bytes.parse()?, count.parse()?).await?,
         _ => bail!("usage:\n{USAGE}"),
@@ -51,9 +54,10 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+/// Names are looked up as the machine does it.
 fn at(text: &str) -> Result<SocketAddr> {
-    text.parse()
-        .with_context(|| format!("no ADDR:PORT: {text}"))
+    let mut found = text.to_socket_addrs().with_context(|| text.to_owned())?;
+    found.next().with_context(|| format!("no address: {text}"))
 }
 
 #[expect(clippy::print_stdout, reason = "it is what the program is for")]
