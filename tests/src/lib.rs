@@ -37,6 +37,7 @@ pub mod tool;
 pub mod lab;
 pub mod listening;
 pub mod product;
+pub mod secured;
 
 pub mod changes;
 
