@@ -1,5 +1,6 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
+mod tunnel;
 mod workloads;
 
 use anyhow::{Context, Result, ensure};

@@ -12,7 +12,7 @@ pub(crate) async fn echo(to: &str, count: usize) -> Result<String> {
     for number in 0..count {
         let payload = vec![number as u8; number * 1000];
         let request = EchoRequest {
-            payload: payload.clone().into(),
+            payload: payload.clone(),
         };
         let reply = client.echo(request).await?.into_inner();
         ensure!(reply.payload == payload, "another payload");

@@ -3,7 +3,12 @@
 //! A Pod is a machine on the node's bridge. kube-proxy, the real one, makes ClusterIPs lead to
 //! Pods. There are no controllers: `EndpointSlices` are applied with their Service.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::Write as _,
+    io::{BufRead, BufReader, Read},
+    process::{Child, ChildStdout, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,7 +17,7 @@ use crate::{
     kubelet::register_node,
     lab::Lab,
     machine::{Machine, cable, http_ok},
-    parts::Parts,
+    parts::{Parts, program},
     wait::until,
 };
 
@@ -177,6 +182,44 @@ pub fn serve(lab: &Lab, pod: &Machine, port: u16, words: &[&str]) -> Result<Daem
         },
     )?;
     Ok(daemon)
+}
+
+/// Starts a client of the test's own peer in a machine, to be ended by [`Held::end`]; returns
+/// when it says that it is where it stays.
+pub fn hold(machine: &Machine, words: &[&str], says: &str) -> Result<Held> {
+    let mut child = machine
+        .command(program("peer")?)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut said = String::new();
+    let output = child.stdout.take().context("it has no output")?;
+    let mut output = BufReader::new(output);
+    output.read_line(&mut said)?;
+    ensure!(said.starts_with(says), "{words:?}: {said:?}");
+    Ok(Held { child, output })
+}
+
+/// A client that stays until it is ended.
+#[derive(Debug)]
+pub struct Held {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Held {
+    /// Ends its input; it must have been content to the end. Gives what it said last.
+    pub fn end(mut self) -> Result<String> {
+        drop(self.child.stdin.take());
+        let mut said = String::new();
+        self.output.read_to_string(&mut said)?;
+        let output = self.child.wait_with_output()?;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "{}: {said}{error}", output.status);
+        Ok(said.trim().to_owned())
+    }
 }
 
 /// Looks until the command succeeds in the machine, and gives what it printed.

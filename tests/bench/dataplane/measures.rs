@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use kubebridge_tests::distance::Shape;
+use kubebridge_tests::pods::hold;
 
 use crate::table::Table;
 use crate::usage;
@@ -94,7 +95,8 @@ fn value(said: &str, key: &str) -> Result<f64> {
 /// Opens many flows and leaves them alone.
 fn memory_of_idle(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
     let (laptop, node) = usage::memory(bench.lab, way)?;
-    let mut idle = bench.hold(&["idle", &way.target(), &IDLE.to_string()], "open=")?;
+    let words = ["idle", &way.target(), &IDLE.to_string()];
+    let idle = hold(bench.lab.laptop.on(), &words, "open=")?;
     let (laptop_open, node_open) = usage::memory(bench.lab, way)?;
     idle.end()?;
     table.add(way.name(), "laptop, MB", laptop / 1024.0);

@@ -1,8 +1,7 @@
 //! The ways from the laptop to a Pod, each set up beside the others, and who does its work.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -159,40 +158,6 @@ impl<'lab> Bench<'lab> {
             String::from_utf8_lossy(&said.stderr)
         );
         Ok(String::from_utf8(said.stdout)?.trim().to_owned())
-    }
-}
-
-impl Bench<'_> {
-    /// Starts the peer's client on the laptop and waits until it says that it is where it stays.
-    pub(crate) fn hold(&self, words: &[&str], says: &str) -> Result<Held> {
-        let program = program("peer")?;
-        let mut child = self
-            .lab
-            .laptop
-            .on()
-            .command(program)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut said = String::new();
-        let output = child.stdout.take().context("it has no output")?;
-        BufReader::new(output).read_line(&mut said)?;
-        ensure!(said.starts_with(says), "{words:?}: {said:?}");
-        Ok(Held(child))
-    }
-}
-
-/// A client that stays until it is ended.
-pub(crate) struct Held(Child);
-
-impl Held {
-    /// Ends its input; it must have been content to the end.
-    pub(crate) fn end(&mut self) -> Result<()> {
-        drop(self.0.stdin.take());
-        let status = self.0.wait()?;
-        ensure!(status.success(), "it ended with {status}");
-        Ok(())
     }
 }
 
