@@ -57,19 +57,18 @@ impl Parts {
 
 /// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running test binary.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let folder = match env::var_os("KUBEBRIDGE_BIN_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => env::current_exe()?
-            .ancestors()
-            .nth(2)
-            .context("the test binary has no target folder")?
-            .to_owned(),
+    let own = env::current_exe()?;
+    // A test is one folder below the programs.
+    let beside = own.ancestors().skip(1).take(2).map(Path::to_owned);
+    let folders: Vec<PathBuf> = match env::var_os("KUBEBRIDGE_BIN_DIR") {
+        Some(folder) => vec![folder.into()],
+        None => beside.collect(),
     };
-    let program = folder.join(name);
-    ensure!(
-        program.exists(),
-        "{} is not built: run tests/run, or cargo build --workspace --bins",
-        program.display()
-    );
-    Ok(program)
+    let mut programs = folders.iter().map(|folder| folder.join(name));
+    let found = programs.find(|program| program.is_file());
+    found.with_context(|| {
+        format!(
+            "{name} is not built in {folders:?}: run tests/run, or cargo build --workspace --bins"
+        )
+    })
 }

@@ -16,8 +16,8 @@ const FAR_BYTES: u64 = 36_000_000;
 const PINGS: &str = "2000";
 /// Flows of a transfer, beside the single one.
 const FLOWS: u64 = 4;
-/// Flows open and idle.
-const IDLE: u32 = 1000;
+/// Flows open and idle: sshuttle stops at some 500, as `select` does.
+const IDLE: u32 = 300;
 
 /// A path that differs from the others by its loss.
 #[derive(Debug, Clone, Copy)]
