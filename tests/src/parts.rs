@@ -67,11 +67,11 @@ pub fn program(name: &str) -> Result<PathBuf> {
             found.context("the program has no folder")?.to_owned()
         }
     };
-    let program = folder.join(name);
-    ensure!(
-        program.exists(),
-        "{} is not built: run tests/run, or cargo build --workspace --bins",
-        program.display()
-    );
-    Ok(program)
+    let mut programs = folders.iter().map(|folder| folder.join(name));
+    let found = programs.find(|program| program.is_file());
+    found.with_context(|| {
+        format!(
+            "{name} is not built in {folders:?}: run tests/run, or cargo build --workspace --bins"
+        )
+    })
 }
