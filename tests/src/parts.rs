@@ -55,17 +55,14 @@ impl Parts {
     }
 }
 
-/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running program, or where
-/// that is a test, above it.
+/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running test binary.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let folder = match env::var_os("KUBEBRIDGE_BIN_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            let own = env::current_exe()?;
-            let mut folders = own.ancestors().skip(1);
-            let found = folders.find(|folder| !folder.ends_with("deps"));
-            found.context("the program has no folder")?.to_owned()
-        }
+    let own = env::current_exe()?;
+    // A test is one folder below the programs.
+    let beside = own.ancestors().skip(1).take(2).map(Path::to_owned);
+    let folders: Vec<PathBuf> = match env::var_os("KUBEBRIDGE_BIN_DIR") {
+        Some(folder) => vec![folder.into()],
+        None => beside.collect(),
     };
     let mut programs = folders.iter().map(|folder| folder.join(name));
     let found = programs.find(|program| program.is_file());
