@@ -16,6 +16,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
 use crate::failure::{Exit, Failure};
+use crate::forward::{MOST, Wanted};
 
 pub(crate) use explain::is_later_flag;
 pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
@@ -111,6 +112,8 @@ pub enum Command {
     /// Ask the session about names
     #[command(subcommand)]
     Dns(DnsCommand),
+    /// Have ports of this machine lead to services while the command runs
+    Forward(ForwardArgs),
     /// Change the namespaces of the session, which goes on meanwhile
     Namespace(NamespaceArgs),
     /// Show a manager and a session at work on loopback, without cluster or root
@@ -189,6 +192,14 @@ pub enum DnsCommand {
     Flush,
     /// Show the upstreams of the manager and of this machine, and their health
     Upstreams,
+}
+
+/// Options of `forward`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct ForwardArgs {
+    /// Service and port, and the port of 127.0.0.1 that leads there: the same by default, 0 for any
+    #[arg(value_name = "SVC[.NS]:PORT[=LOCAL]", required = true, num_args = 1..=MOST)]
+    pub ports: Vec<Wanted>,
 }
 
 /// A name and a record type.

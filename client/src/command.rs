@@ -3,6 +3,7 @@
 //! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
 
 mod dns;
+mod forward;
 mod namespace;
 mod which;
 
@@ -54,6 +55,7 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         Command::Uninstall(arguments) => install::uninstall(arguments, &cli.global).await,
         Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
+        Command::Forward(arguments) => forward::run(arguments, &cli.global).await,
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,
         Command::Dns(asked) => dns::run(asked, &cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,

@@ -180,4 +180,4 @@ impl Serving {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

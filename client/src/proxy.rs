@@ -30,7 +30,7 @@ use crate::flows::Opener;
 use crate::task::Essential;
 
 pub use password::Password;
-pub use request::Host;
+pub use request::{Host, Target};
 
 /// Connections at once: as many as a session may have flows.
 const CONNECTIONS: usize = 1024;

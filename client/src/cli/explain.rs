@@ -15,12 +15,11 @@ const LATER_FLAGS: [&str; 3] = ["--mode", "--retake", "--anonymize"];
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 9] = [
+const LATER_COMMANDS: [&str; 8] = [
     "clean",
     "completions",
     "doctor",
     "env",
-    "forward",
     "gather-logs",
     "host",
     "install-recovery",

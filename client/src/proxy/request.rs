@@ -40,9 +40,11 @@ impl fmt::Display for Host {
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) host: Host,
-    pub(crate) port: u16,
+pub struct Target {
+    /// The host.
+    pub host: Host,
+    /// The port, never 0.
+    pub port: u16,
 }
 
 impl Target {

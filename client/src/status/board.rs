@@ -28,6 +28,7 @@ use crate::failure::{Exit, Failure};
 use crate::flows::Flows;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
+use crate::places::SessionPlaces;
 use crate::routes::RouteTable;
 use crate::session::{State, Step};
 use crate::skew;
@@ -107,6 +108,8 @@ pub struct Facts {
     pub stale: Option<Arc<StaleAnswers>>,
     /// Connections into the cluster.
     pub flows: Option<Arc<Flows>>,
+    /// Where the destinations of proxies and forwards are.
+    pub places: Option<Arc<SessionPlaces>>,
     /// What answers questions about names.
     pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
@@ -412,6 +415,28 @@ impl Board {
             kubernetes,
             trouble,
         })
+    }
+
+    /// Returns what opens connections into the cluster, and where they may lead.
+    ///
+    /// # Errors
+    ///
+    /// The session is not that far yet.
+    pub fn ways(&self) -> Result<(Arc<Flows>, Arc<SessionPlaces>), Failure> {
+        let facts = self.facts.lock();
+        match (&facts.flows, &facts.places) {
+            (Some(flows), Some(places)) => Ok((Arc::clone(flows), Arc::clone(places))),
+            (Some(_) | None, _) => Err(Failure::message(
+                Exit::Other,
+                "the session is not connected yet",
+            )),
+        }
+    }
+
+    /// Returns the session's id.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.identity.session
     }
 
     fn inquiry(&self) -> Result<Arc<Inquiry>, String> {

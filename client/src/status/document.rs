@@ -7,6 +7,7 @@ use kubebridge_platform::{Leftover, Recovered};
 use serde::Serialize;
 
 use super::{HostsListReport, NamespacesReport, RoutesReport, StatusReport};
+use crate::forward::ForwardReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::skew::CLIENT;
 
@@ -80,6 +81,12 @@ pub fn hosts_document(sessions: &[HostsListReport], leftovers: &Leftovers) -> St
 #[must_use]
 pub fn namespace_document(sessions: &[NamespacesReport]) -> String {
     sessions_document("kubebridge.namespace/v1", sessions, &Leftovers::default())
+}
+
+/// Makes the object `forward` prints when its ports listen.
+#[must_use]
+pub fn forward_document(sessions: &[ForwardReport]) -> String {
+    sessions_document("kubebridge.forward/v1", sessions, &Leftovers::default())
 }
 
 /// Makes the object `dns trace` prints.

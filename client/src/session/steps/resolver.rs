@@ -13,6 +13,7 @@ use super::missing;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Serving};
+use crate::places::SessionPlaces;
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
 use crate::session::parts::{LinkUp, Parts, link_words};
@@ -88,7 +89,15 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     link.device = Some(device);
     let local = Arc::new(local);
     let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
-    parts.board.note(|facts| facts.inquiry = Some(inquiry));
+    let places = SessionPlaces::new(
+        Arc::clone(&local),
+        cluster.control.session(),
+        parts.config.routes.clone(),
+    );
+    parts.board.note(|facts| {
+        facts.inquiry = Some(inquiry);
+        facts.places = Some(Arc::new(places));
+    });
     parts.serving = Some(Serving::start(local, udp, tcp));
     parts.zones = Some(zones);
     Ok(format!("{} by UDP and TCP", link.socket))
