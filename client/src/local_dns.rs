@@ -168,6 +168,17 @@ impl Serving {
         Self(Essential::new("resolver", shutdown, task))
     }
 
+    /// Watches the original servers of a resolver that is asked from within, on no socket.
+    #[must_use]
+    pub fn unheard(resolver: &LocalDns) -> Self {
+        let shutdown = CancellationToken::new();
+        let originals = Arc::clone(&resolver.originals);
+        let stop = shutdown.clone();
+        let task = async move { originals.run(stop).await };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));
+        Self(Essential::new("resolver", shutdown, task))
+    }
+
     /// Waits until serving ends by itself, which it should not.
     pub async fn ended(&mut self) {
         self.0.ended().await;

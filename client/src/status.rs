@@ -19,12 +19,14 @@ use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure, chain};
 use crate::flows::FlowsStatus;
 use crate::forward::ForwardReport;
+use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::proxy::EnvReport;
 
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
-    dns_upstreams_document, forward_document, hosts_document, namespace_document, recover_document,
-    routes_document, status_document, version_document,
+    dns_upstreams_document, env_document, forward_document, hosts_document, namespace_document,
+    recover_document, routes_document, status_document, trace_document, version_document,
 };
 pub use text::{hosts_text, namespaces_text, routes_text, status_text};
 
@@ -65,6 +67,13 @@ pub enum Request {
         /// How.
         change: Change,
     },
+    /// To follow the way to a destination.
+    Trace {
+        /// `HOST:PORT`.
+        target: String,
+    },
+    /// What sends programs to its proxy, with the password.
+    Env {},
     /// To listen on ports of loopback for as long as the connection lives.
     Forward {
         /// `HOST:PORT=LOCAL` each.
@@ -94,9 +103,14 @@ pub enum Reply {
     DnsUpstreams(UpstreamsReport),
     /// To [`Request::Namespace`], when it is done.
     Namespace(NamespacesReport),
+    /// To [`Request::Trace`].
+    Trace(Box<PathReport>),
+    /// To [`Request::Env`].
+    Env(EnvReport),
     /// To [`Request::Forward`], when all ports listen.
     Forward(ForwardReport),
-    /// To [`Request::Namespace`] and [`Request::Forward`], when all is as it was.
+    /// To [`Request::Namespace`] and [`Request::Forward`], when all is as it was, and to
+    /// [`Request::Env`] without a proxy.
     NotChanged(NotChanged),
     /// To [`Request::Disconnect`], for each thing undone; to [`Request::Forward`], for each
     /// connection that led nowhere.

@@ -37,7 +37,7 @@ impl World {
 }
 
 /// Reads to the end, and says how that was.
-async fn end(stream: &mut TcpStream) -> std::io::Result<usize> {
+async fn end(stream: &mut TcpStream) -> io::Result<usize> {
     within("the end", stream.read_to_end(&mut Vec::new())).await
 }
 

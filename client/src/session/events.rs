@@ -14,6 +14,7 @@ use super::routes::RoutesKeeper;
 use super::{Event, Health, Stop};
 use crate::control::Tunnel;
 use crate::local_dns::Serving;
+use crate::proxy::Proxy;
 use crate::status::server::Server;
 
 impl<O: Os> Parts<'_, O> {
@@ -23,6 +24,7 @@ impl<O: Os> Parts<'_, O> {
             cluster,
             hosts,
             serving,
+            proxy,
             server,
             watch,
             second_look,
@@ -37,6 +39,7 @@ impl<O: Os> Parts<'_, O> {
             event = hosts_due(hosts.as_mut()) => event,
             () = routes_due(routes.as_mut(), clock.asleep()) => Event::ReachChanged,
             () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
+            () = closed(proxy.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
             () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
             () = at(*second_look) => Event::Drifted,
@@ -101,6 +104,14 @@ async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
             Ok(()) => Event::RoutesChanged,
             Err(_) => Event::Stop(Stop::Broken),
         },
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the proxy serves no longer.
+async fn closed(proxy: Option<&mut Proxy>) {
+    match proxy {
+        Some(proxy) => proxy.ended().await,
         None => std::future::pending().await,
     }
 }

@@ -28,9 +28,10 @@ use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
 use crate::flows::Flows;
-use crate::local_dns::Serving;
+use crate::local_dns::{LocalDns, Serving};
 use crate::originals::Originals;
 use crate::progress::Reporter;
+use crate::proxy::Proxy;
 use crate::stale::StaleAnswers;
 use crate::status::board::Board;
 use crate::status::server::Server;
@@ -56,6 +57,8 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) cluster: Option<Cluster>,
     pub(super) link: Option<LinkUp>,
     pub(super) serving: Option<Serving>,
+    pub(super) local: Option<Arc<LocalDns>>,
+    pub(super) proxy: Option<Proxy>,
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
@@ -138,6 +141,8 @@ impl<'os, O: Os> Parts<'os, O> {
             cluster: None,
             link: None,
             serving: None,
+            local: None,
+            proxy: None,
             zones: None,
             intent: Intent::default(),
             routes: None,
@@ -165,6 +170,7 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::Resolver => steps::resolver(self),
             Step::Routes => steps::routes(self).await,
             Step::Probe => steps::probe(self).await,
+            Step::Proxy => steps::proxy(self).await,
             Step::PointOs => steps::point_os(self).await,
             Step::Hosts => steps::hosts(self).await,
             Step::Verify => steps::verify(self).await,

@@ -1,7 +1,7 @@
 //! Where a session writes down what `status` and `routes` tell.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,9 +26,11 @@ use crate::control::namespaces::{Change, Changes};
 use crate::control::{Opened, Tunnel};
 use crate::failure::{Exit, Failure};
 use crate::flows::Flows;
+use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
 use crate::places::SessionPlaces;
+use crate::proxy::{EnvReport, Password, Target};
 use crate::routes::RouteTable;
 use crate::session::{State, Step};
 use crate::skew;
@@ -110,6 +112,8 @@ pub struct Facts {
     pub flows: Option<Arc<Flows>>,
     /// Where the destinations of proxies and forwards are.
     pub places: Option<Arc<SessionPlaces>>,
+    /// The proxy.
+    pub proxy: Option<ProxyFacts>,
     /// What answers questions about names.
     pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
@@ -128,6 +132,15 @@ pub struct Facts {
     pub log: Option<String>,
     /// What another session has.
     pub withheld: Option<WithheldReport>,
+}
+
+/// A proxy, and what its clients have to know.
+#[derive(Debug)]
+pub struct ProxyFacts {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its password.
+    pub password: Password,
 }
 
 /// What was put back, and what could not be.
@@ -415,6 +428,36 @@ impl Board {
             kubernetes,
             trouble,
         })
+    }
+
+    /// Follows the way to a destination.
+    ///
+    /// # Errors
+    ///
+    /// There is no resolver yet.
+    pub async fn path(&self, target: &Target) -> Result<PathReport, String> {
+        let inquiry = self.inquiry()?;
+        let routing = routing(&self.facts.lock(), self.clock.now());
+        Ok(inquiry.path(self.session(), target, &routing).await)
+    }
+
+    /// Tells what clients of the proxy have to know.
+    ///
+    /// # Errors
+    ///
+    /// There is no proxy.
+    pub fn env(&self) -> Result<EnvReport, Failure> {
+        let facts = self.facts.lock();
+        let none = || {
+            Failure::message(Exit::Other, "the session has no proxy")
+                .with_hint("kubebridge connect --mode proxy makes one that has")
+        };
+        let proxy = facts.proxy.as_ref().ok_or_else(none)?;
+        Ok(EnvReport::new(
+            self.session(),
+            proxy.address,
+            &proxy.password,
+        ))
     }
 
     /// Returns what opens connections into the cluster, and where they may lead.

@@ -17,7 +17,9 @@ use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure};
 use crate::forward::{ForwardReport, Wanted};
 use crate::helper::{Runtime, runtimes};
+use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::proxy::{EnvReport, Target};
 
 /// How long a session may take to answer a question about itself: it answers from memory.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -242,6 +244,32 @@ impl Session {
         }
     }
 
+    /// Asks for what sends programs to the proxy.
+    ///
+    /// # Errors
+    ///
+    /// There is no proxy, or the session went away.
+    pub async fn env(mut self) -> Result<EnvReport, Failure> {
+        match self.ask(Request::Env {}, ANSWER_TIME).await? {
+            Reply::Env(report) => Ok(report),
+            Reply::NotChanged(refusal) => Err(refusal.into()),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
+    /// Has the way to a destination followed.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn path(mut self, target: &Target) -> anyhow::Result<PathReport> {
+        let target = target.to_string();
+        match self.ask(Request::Trace { target }, NAME_TIME).await? {
+            Reply::Trace(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Has ports of loopback lead into the cluster until the value is dropped.
     ///
     /// # Errors
@@ -279,6 +307,8 @@ impl Session {
                 | Reply::DnsFlush(_)
                 | Reply::DnsUpstreams(_)
                 | Reply::Namespace(_)
+                | Reply::Trace(_)
+                | Reply::Env(_)
                 | Reply::Forward(_)
                 | Reply::NotChanged(_)
                 | Reply::Refused(_)) => {
@@ -363,6 +393,8 @@ fn unexpected(reply: &Reply) -> anyhow::Error {
         | Reply::DnsFlush(_)
         | Reply::DnsUpstreams(_)
         | Reply::Namespace(_)
+        | Reply::Trace(_)
+        | Reply::Env(_)
         | Reply::Forward(_)
         | Reply::NotChanged(_)
         | Reply::Progress(_)

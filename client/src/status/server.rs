@@ -25,6 +25,7 @@ use super::board::{Board, Phase};
 use super::{Reply, Request};
 use crate::background::log::{LOG, OLDER};
 use crate::inquiry::Question;
+use crate::proxy::Target;
 use crate::session::{State, Stop};
 
 mod forwarding;
@@ -276,7 +277,8 @@ async fn attend(
             request @ (Request::DnsTrace { .. }
             | Request::DnsQuery { .. }
             | Request::DnsFlush {}
-            | Request::DnsUpstreams {}),
+            | Request::DnsUpstreams {}
+            | Request::Trace { .. }),
         ) => {
             let reply = about_names(request, board).await;
             send(&mut stream, &reply.unwrap_or_else(Reply::Refused)).await
@@ -284,6 +286,13 @@ async fn attend(
         Ok(Request::Namespace { change }) => {
             let reply = match board.change(change).await {
                 Ok(report) => Reply::Namespace(report),
+                Err(failure) => Reply::NotChanged(failure.into()),
+            };
+            send(&mut stream, &reply).await
+        }
+        Ok(Request::Env {}) => {
+            let reply = match board.env() {
+                Ok(report) => Reply::Env(report),
                 Err(failure) => Reply::NotChanged(failure.into()),
             };
             send(&mut stream, &reply).await
@@ -326,11 +335,16 @@ async fn about_names(request: Request, board: &Board) -> Result<Reply, String> {
             Ok(Reply::DnsQuery(report))
         }
         Request::DnsFlush {} => board.flush().map(Reply::DnsFlush),
+        Request::Trace { target } => {
+            let target = Target::parse(&target).ok_or("expected HOST:PORT")?;
+            Ok(Reply::Trace(Box::new(board.path(&target).await?)))
+        }
         Request::DnsUpstreams {} => board.upstreams().await.map(Reply::DnsUpstreams),
         Request::Status {}
         | Request::Routes {}
         | Request::Hosts {}
         | Request::Namespace { .. }
+        | Request::Env {}
         | Request::Forward { .. }
         | Request::Disconnect {} => Err("not about names".to_owned()),
     }

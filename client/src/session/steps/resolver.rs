@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 
 use super::missing;
+use crate::cli::Mode;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Serving};
@@ -73,20 +74,17 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let zones = watch::Sender::new(Arc::new(Zones::new(&parts.zone_names(&plan))?));
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
-    let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
     let planned = parts.routes.as_ref();
+    let carries = parts.link.as_ref().is_some_and(|link| link.carries);
     let local = LocalDns {
         zones: zones.subscribe(),
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
         stale: Arc::clone(&parts.stale),
-        hosts: planned.filter(|_| link.carries).map(RoutesKeeper::resolver),
+        hosts: planned.filter(|_| carries).map(RoutesKeeper::resolver),
         clock: parts.clock.clone(),
     };
-    let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
-    let (udp, tcp, device) = take_sockets(taken)?;
-    link.device = Some(device);
     let local = Arc::new(local);
     let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
     let places = SessionPlaces::new(
@@ -98,8 +96,17 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
         facts.inquiry = Some(inquiry);
         facts.places = Some(Arc::new(places));
     });
-    parts.serving = Some(Serving::start(local, udp, tcp));
     parts.zones = Some(zones);
+    parts.local = Some(Arc::clone(&local));
+    if parts.config.mode == Mode::Proxy {
+        parts.serving = Some(Serving::unheard(&local));
+        return Ok("within the session, on no port".to_owned());
+    }
+    let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
+    let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
+    let (udp, tcp, device) = take_sockets(taken)?;
+    link.device = Some(device);
+    parts.serving = Some(Serving::start(local, udp, tcp));
     Ok(format!("{} by UDP and TCP", link.socket))
 }
 
@@ -112,18 +119,19 @@ fn take_sockets(link: Link) -> Result<(UdpSocket, TcpListener, Tun), Failure> {
 pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    let name = probe_name(&cluster.session.cluster_domain)?;
+    if parts.config.mode == Mode::Proxy {
+        // Names of the world are looked up by the machine itself: they cannot differ.
+        let local = parts.local.as_ref().ok_or_else(|| missing("resolver"))?;
+        let reply = local.answer(probe::query(&name, RecordType::A)).await;
+        let inside = Finding::read(&reply.unwrap_or_default());
+        let inside = conclusive(&name, inside)?;
+        return Ok(format!("{name} {inside}"));
+    }
     let link = parts.link.as_ref().ok_or_else(|| missing("link"))?;
     let resolver = link.socket;
-    let name = probe_name(&cluster.session.cluster_domain)?;
-    let inside = probe::ask(resolver, &name, RecordType::A, PROBE_TIME)
-        .await
-        .map_err(|error| Failure::new(Exit::Unreachable, error).context(name.to_string()))?;
-    if !is_conclusive(&inside) {
-        return Err(
-            Failure::message(Exit::Unreachable, format!("{name}: {inside}"))
-                .with_hint("the manager's log tells why it cannot resolve"),
-        );
-    }
+    let inside = probe::ask(resolver, &name, RecordType::A, PROBE_TIME).await;
+    let inside = conclusive(&name, inside)?;
     let Some(outside) = &parts.config.probe else {
         return Ok(format!(
             "{name} {inside}; outside skipped (no --probe NAME)"
@@ -143,6 +151,19 @@ pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result
         .with_hint("another --probe NAME, or none"));
     }
     Ok(format!("{name} {inside}; {outside} {after}, as before"))
+}
+
+/// Fails unless an answer proves that the cluster was asked.
+fn conclusive(name: &Name, finding: anyhow::Result<Finding>) -> Result<Finding, Failure> {
+    let finding = finding
+        .map_err(|error| Failure::new(Exit::Unreachable, error).context(name.to_string()))?;
+    match is_conclusive(&finding) {
+        true => Ok(finding),
+        false => Err(
+            Failure::message(Exit::Unreachable, format!("{name}: {finding}"))
+                .with_hint("the manager's log tells why it cannot resolve"),
+        ),
+    }
 }
 
 /// Whether an answer proves that the cluster was asked. A refusal does: the session may have no
