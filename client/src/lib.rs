@@ -22,6 +22,7 @@ pub mod flows;
 pub mod forward;
 pub mod inquiry;
 pub mod local_dns;
+pub mod netstack;
 pub mod originals;
 pub mod places;
 pub mod probe;

@@ -138,7 +138,33 @@ impl Handler for LocalDns {
     }
 }
 
-/// A resolver that is serving.
+/// Keeps an eye on the original servers.
+#[derive(Debug)]
+pub struct Watching(Essential);
+
+impl Watching {
+    /// Starts watching.
+    #[must_use]
+    pub fn start(originals: Arc<Originals>) -> Self {
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        let task = async move { originals.run(stop).await };
+        let task = tokio::spawn(task.instrument(tracing::info_span!("originals")));
+        Self(Essential::new("originals", shutdown, task))
+    }
+
+    /// Waits until watching ends by itself, which it should not.
+    pub async fn ended(&mut self) {
+        self.0.ended().await;
+    }
+
+    /// Ends watching.
+    pub async fn stop(self) {
+        self.0.stop(DRAIN).await;
+    }
+}
+
+/// A resolver that is serving on sockets: the demo's, which has no link.
 #[derive(Debug)]
 pub struct Serving(Essential);
 
@@ -164,17 +190,6 @@ impl Serving {
                 () = watching => {}
             }
         };
-        let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));
-        Self(Essential::new("resolver", shutdown, task))
-    }
-
-    /// Watches the original servers of a resolver that is asked from within, on no socket.
-    #[must_use]
-    pub fn unheard(resolver: &LocalDns) -> Self {
-        let shutdown = CancellationToken::new();
-        let originals = Arc::clone(&resolver.originals);
-        let stop = shutdown.clone();
-        let task = async move { originals.run(stop).await };
         let task = tokio::spawn(task.instrument(tracing::info_span!("resolver")));
         Self(Essential::new("resolver", shutdown, task))
     }

@@ -17,8 +17,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+mod answering;
 mod tcp;
 mod udp;
+
+pub use answering::Answering;
 
 /// Answers packets.
 pub trait Handler: Send + Sync + 'static {

@@ -26,8 +26,8 @@ const PROTOCOL: u32 = 1;
 /// The longest message: 65,536 hosts lines, the most an intent has, of 256 octets.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// The most descriptors beside a message: a device and two sockets.
-const MAX_DESCRIPTORS: usize = 3;
+/// The most descriptors beside a message: a device.
+const MAX_DESCRIPTORS: usize = 1;
 
 /// How long a message that has begun may take to be there, and an answer to be read.
 const MESSAGE_TIME: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@
 //! privileged helper does (`helper.rs`), and the fakes of tests. Nothing here does anything.
 
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,11 +29,14 @@ pub struct LinkSpec {
     pub cidr: Option<Ipv4Net>,
     /// Networks that the /30 must not lie in, beside what the machine itself uses.
     pub avoid: Vec<IpNet>,
-    /// The link's MTU.
+    /// The link's MTU, or a smaller one where the system takes no such.
     pub mtu: u16,
+    /// Whether the link gets an IPv6 address, where the machine has IPv6.
+    #[serde(default)]
+    pub v6: bool,
 }
 
-/// A session's link, up, with its DNS sockets; dropping it removes the link.
+/// A session's link, up; dropping it removes the link.
 #[derive(Debug)]
 pub struct Link {
     /// The interface name, `kb0` and so on.
@@ -42,16 +45,16 @@ pub struct Link {
     pub index: u32,
     /// The laptop's own address on the link: the first of the /30.
     pub address: Ipv4Addr,
-    /// The local resolver's address: the second of the /30.
+    /// The laptop's own IPv6 address on the link, if it has one.
+    pub address6: Option<Ipv6Addr>,
+    /// The local resolver's address: the second of the /30, which leads into the device.
     pub resolver: Ipv4Addr,
     /// The prefix length of both.
     pub prefix: u8,
+    /// The MTU.
+    pub mtu: u16,
     /// The device.
     pub tun: Tun,
-    /// A non-blocking UDP socket on port 53 of the resolver's address.
-    pub udp: UdpSocket,
-    /// A non-blocking TCP listener on port 53 of the resolver's address.
-    pub tcp: TcpListener,
 }
 
 /// What applying an intent did.
@@ -101,8 +104,7 @@ pub struct Verified {
 
 /// A link made anew in the place of one that somebody removed: same addresses, new device.
 ///
-/// Sockets bound on the old link work again. The caller keeps `tun` instead of the old one;
-/// dropping it removes the link.
+/// The caller reads `tun` instead of the old one; dropping it removes the link.
 #[derive(Debug)]
 pub struct Relinked {
     /// The interface name, mostly the old one.
@@ -180,8 +182,6 @@ pub enum Kind {
     Files,
     /// The link.
     Link,
-    /// Port 53 of the link, which somebody has.
-    Port,
     /// The OS resolver.
     Dns,
     /// The hosts file.
@@ -199,13 +199,11 @@ pub enum Kind {
 impl HostError {
     /// Tells what it is about.
     pub fn kind(&self) -> Kind {
-        let in_use = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AddrInUse;
         match self {
             Self::Busy { .. } => Kind::Busy,
             Self::Clash(_) => Kind::Clash,
             Self::Intent(_) | Self::Claims(_) => Kind::Intent,
             Self::Files(_) | Self::Journal(_) => Kind::Files,
-            Self::Link(LinkError::Bind { source, .. }) if in_use(source) => Kind::Port,
             Self::Link(_) => Kind::Link,
             Self::Dns(_) => Kind::Dns,
             Self::Hosts(_) => Kind::Hosts,
@@ -215,11 +213,6 @@ impl HostError {
             Self::Helper(_) => Kind::Helper,
             Self::Reported(reported) => reported.kind(),
         }
-    }
-
-    /// Tells whether another program holds port 53 on the link's address, or on all of them.
-    pub fn is_port_busy(&self) -> bool {
-        self.kind() == Kind::Port
     }
 }
 
@@ -241,9 +234,9 @@ pub trait Host: Send {
         async { Ok(()) }
     }
 
-    /// Creates the link and binds the resolver's sockets on it.
+    /// Creates the link.
     ///
-    /// Called again it makes another link; the old one and its sockets must be dropped before.
+    /// Called again it makes another link; the old one must be dropped before.
     fn open(&mut self, spec: &LinkSpec) -> impl Future<Output = Result<Link, HostError>> + Send;
 
     /// Brings the host to what `intent` says, doing only what is missing.

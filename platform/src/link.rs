@@ -1,11 +1,11 @@
 //! The session's link: a TUN device with a /30 that nothing else on this machine uses.
 //!
-//! Choosing is pure; reading routes and addresses and setting ours is `link/netlink.rs`. Both
-//! addresses of the /30 are the link's: the first is the laptop's, DNS is answered on the second.
-//! A client of that resolver is seen coming from the first, through the loopback path.
+//! Choosing is pure; reading routes and addresses and setting ours is `link/netlink.rs`. The first
+//! address of the /30 is the laptop's. The second is nobody's on this machine: packets for it leave
+//! by the link, and whoever reads the device answers DNS there.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::fault::Faults;
 use crate::host::{Link, LinkSpec};
@@ -42,8 +42,16 @@ const LINK_PREFIX: u8 = 30;
 /// How many interface names are tried: more sessions than any machine has.
 const MAX_NAMES: u32 = 64;
 
-/// The port of DNS.
-const DNS_PORT: u16 = 53;
+/// The length of the link's IPv6 address as a network: it alone.
+const LINK_PREFIX_V6: u8 = 128;
+
+/// Where IPv6 addresses of links are taken from: a unique local /64, its 40 bits drawn once. The
+/// rest is the link's IPv4 address, which nobody else on the machine has.
+const LINK_V6: [u16; 4] = [0xfd6f, 0x9a31, 0x77c4, 0x6b62];
+
+/// What is tried in the place of an MTU that a system refuses: what utun devices take, then what
+/// every device takes.
+const SMALLER_MTUS: [u16; 2] = [4064, 1500];
 
 /// The link that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +60,10 @@ pub struct LinkPlan {
     pub name: String,
     /// Its network.
     pub net: Ipv4Net,
-    /// Its MTU.
+    /// Its MTU, if the system takes it.
     pub mtu: u16,
+    /// Its IPv6 address, if it is to have one.
+    pub address6: Option<Ipv6Addr>,
 }
 
 /// Chooses the first /30 of `range` that overlaps nothing in `used`.
@@ -83,12 +93,15 @@ pub async fn plan(spec: &LinkSpec, faults: &Faults) -> Result<LinkPlan, LinkErro
         name,
         net,
         mtu: spec.mtu,
+        address6: spec.v6.then(|| address_v6(net)),
     })
 }
 
 /// Returns the range of a wish, if the wish is one that may be had at all.
 fn checked(spec: &LinkSpec) -> Result<Ipv4Net, LinkError> {
-    let LinkSpec { cidr, avoid, mtu } = spec;
+    let LinkSpec {
+        cidr, avoid, mtu, ..
+    } = spec;
     let range = cidr.unwrap_or(DEFAULT_RANGE);
     let is_in =
         |block: &Ipv4Net| block.prefix() <= range.prefix() && block.contains(range.address());
@@ -105,42 +118,108 @@ fn checked(spec: &LinkSpec) -> Result<Ipv4Net, LinkError> {
     }
 }
 
-/// Makes a planned link: device, addresses, sockets.
+/// Makes a planned link: device and addresses.
 pub async fn create(plan: LinkPlan, faults: &Faults) -> Result<Link, LinkError> {
-    let (tun, index) = create_device(&plan, faults).await?;
+    let Device {
+        tun,
+        index,
+        mtu,
+        address6,
+    } = create_device(&plan, faults).await?;
     let (address, resolver) = plan.addresses();
-    faults.step("bind sockets")?;
-    let (udp, tcp) = bind(SocketAddr::from((resolver, DNS_PORT)))?;
     Ok(Link {
         name: plan.name,
         index,
         address,
+        address6,
         resolver,
         prefix: plan.net.prefix(),
+        mtu,
         tun,
-        udp,
-        tcp,
     })
 }
 
-/// Makes a planned device with its addresses; sockets bound to these before work again.
-pub async fn create_device(plan: &LinkPlan, faults: &Faults) -> Result<(Tun, u32), LinkError> {
-    let LinkPlan { name, net, mtu } = plan;
+/// A device with its addresses.
+#[derive(Debug)]
+pub struct Device {
+    /// The device.
+    pub tun: Tun,
+    /// Its interface index.
+    pub index: u32,
+    /// The MTU that the system took.
+    pub mtu: u16,
+    /// The IPv6 address, if one was planned and the machine has IPv6.
+    pub address6: Option<Ipv6Addr>,
+}
+
+/// Makes a planned device with its addresses.
+pub async fn create_device(plan: &LinkPlan, faults: &Faults) -> Result<Device, LinkError> {
+    let name = &plan.name;
     faults.step("create the device")?;
-    let tun = Tun::create(name, *mtu).map_err(|source| LinkError::Device {
-        name: name.clone(),
-        source,
-    })?;
+    let (tun, mtu) = open_device(name, plan.mtu)?;
     let index = tun.index().ok_or_else(|| LinkError::Index(name.clone()))?;
     let netlink = Netlink::open()?;
-    let (first, second) = plan.addresses();
-    for address in [first, second] {
-        faults.step("add an address")?;
-        netlink
-            .add_address(name, index, address, net.prefix())
-            .await?;
+    faults.step("add an address")?;
+    let (first, _) = plan.addresses();
+    netlink
+        .add_address(name, index, first.into(), plan.net.prefix())
+        .await?;
+    let address6 = match plan.address6 {
+        Some(address) => add_v6(&netlink, name, index, address).await,
+        None => None,
+    };
+    Ok(Device {
+        tun,
+        index,
+        mtu,
+        address6,
+    })
+}
+
+/// Opens a device with this MTU, or the next smaller one that the system takes.
+fn open_device(name: &str, mtu: u16) -> Result<(Tun, u16), LinkError> {
+    let failed = |source| LinkError::Device {
+        name: name.to_owned(),
+        source,
+    };
+    let error = match Tun::create(name, mtu) {
+        Ok(tun) => return Ok((tun, mtu)),
+        Err(error) => error,
+    };
+    let smaller = SMALLER_MTUS.into_iter().filter(|smaller| *smaller < mtu);
+    for smaller in smaller {
+        if let Ok(tun) = Tun::create(name, smaller) {
+            tracing::info!(mtu = smaller, %error, "smaller MTU taken");
+            return Ok((tun, smaller));
+        }
     }
-    Ok((tun, index))
+    Err(failed(error))
+}
+
+/// Gives the link its IPv6 address. A machine without IPv6 goes on without.
+async fn add_v6(netlink: &Netlink, name: &str, index: u32, address: Ipv6Addr) -> Option<Ipv6Addr> {
+    let added = netlink
+        .add_address(name, index, address.into(), LINK_PREFIX_V6)
+        .await;
+    match added {
+        Ok(()) => Some(address),
+        Err(error) => {
+            tracing::info!(%error, "no IPv6 on the link");
+            None
+        }
+    }
+}
+
+/// The IPv6 address that goes with a link's network.
+fn address_v6(net: Ipv4Net) -> Ipv6Addr {
+    let [a, b, c, d] = LINK_V6;
+    let first = net.address().to_bits() + 1;
+    let [one, two, three, four] = first.to_be_bytes();
+    let low = [
+        u16::from_be_bytes([one, two]),
+        u16::from_be_bytes([three, four]),
+    ];
+    Ipv6Addr::new(a, b, c, d, 0, 0, low[0], low[1])
 }
 
 /// How a link was found.
@@ -164,13 +243,18 @@ pub async fn mend(plan: &LinkPlan, index: u32) -> Result<Condition, LinkError> {
         repairs.push(format!("link {} brought up", plan.name));
     }
     let there = netlink.addresses(index).await?;
-    let (first, second) = plan.addresses();
-    for address in [first, second] {
-        if !there.contains(&address) {
-            netlink
-                .add_address(&plan.name, index, address, plan.net.prefix())
-                .await?;
-            repairs.push(format!("{address} put back on {}", plan.name));
+    for (address, prefix) in plan.own() {
+        if there.contains(&address) {
+            continue;
+        }
+        let added = netlink
+            .add_address(&plan.name, index, address, prefix)
+            .await;
+        match added {
+            Ok(()) => repairs.push(format!("{address} put back on {}", plan.name)),
+            Err(error) if address.is_ipv4() => return Err(error),
+            // Somebody turned IPv6 off; what goes over IPv4 goes on.
+            Err(error) => tracing::debug!(%error, "no IPv6 on the link"),
         }
     }
     Ok(Condition::Whole(repairs))
@@ -188,21 +272,25 @@ impl LinkPlan {
         let net = self.net.address().to_bits();
         (Ipv4Addr::from_bits(net + 1), Ipv4Addr::from_bits(net + 2))
     }
-}
 
-fn bind(address: SocketAddr) -> Result<(UdpSocket, TcpListener), LinkError> {
-    let failed = |protocol| {
-        move |source| LinkError::Bind {
-            address,
-            protocol,
-            source,
+    /// Returns the plan of the link as it was made.
+    #[must_use]
+    pub fn made(self, mtu: u16, address6: Option<Ipv6Addr>) -> Self {
+        Self {
+            mtu,
+            address6,
+            ..self
         }
-    };
-    let udp = UdpSocket::bind(address).map_err(failed("udp"))?;
-    udp.set_nonblocking(true).map_err(failed("udp"))?;
-    let tcp = TcpListener::bind(address).map_err(failed("tcp"))?;
-    tcp.set_nonblocking(true).map_err(failed("tcp"))?;
-    Ok((udp, tcp))
+    }
+
+    /// Returns the addresses that are the link's, with their prefix lengths.
+    fn own(&self) -> impl Iterator<Item = (IpAddr, u8)> {
+        let first = (self.addresses().0.into(), self.net.prefix());
+        let v6 = self
+            .address6
+            .map(|address| (address.into(), LINK_PREFIX_V6));
+        [Some(first), v6].into_iter().flatten()
+    }
 }
 
 #[cfg(test)]
@@ -257,11 +345,21 @@ mod tests {
         assert_eq!(choose_name(&all), None);
     }
 
+    #[test]
+    fn f8_each_link_has_an_ipv6_address_of_its_own() {
+        let first = address_v6("198.19.248.0/30".parse().unwrap());
+        let second = address_v6("198.19.248.4/30".parse().unwrap());
+
+        assert_eq!(first.to_string(), "fd6f:9a31:77c4:6b62::c613:f801");
+        assert_ne!(first, second);
+    }
+
     fn wish(cidr: &str) -> LinkSpec {
         LinkSpec {
             cidr: Some(cidr.parse().unwrap()),
             avoid: Vec::new(),
             mtu: 1500,
+            v6: false,
         }
     }
 

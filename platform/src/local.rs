@@ -111,6 +111,7 @@ impl Host for LocalHost {
         match link::create(plan.clone(), &self.sys.faults).await {
             Ok(link) => {
                 let index = link.index;
+                let plan = plan.made(link.mtu, link.address6);
                 self.link = Some(OpenLink { plan, index, seq });
                 self.journalled(move |journal| journal.done(seq)).await?;
                 Ok(link)
@@ -144,8 +145,9 @@ impl Host for LocalHost {
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
-        set?;
+        // The first to be told: whoever hears of DNS alone knows that the routes are set.
         routed?;
+        set?;
         let written = written?;
         if written.changed {
             applied
@@ -206,6 +208,8 @@ impl LocalHost {
             return Ok(());
         };
         self.revert_dns().await?;
+        // The link goes, and its routes with it.
+        self.drop_routes().await?;
         self.remove_link().await;
         // The link is gone, and its routes with it.
         self.drop_routes().await?;

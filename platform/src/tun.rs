@@ -1,11 +1,16 @@
 //! The TUN device of a session: created here, or received as a descriptor from the helper.
 //!
-//! It only makes the device and keeps it alive; addresses are `link.rs`, packets the data plane.
-//! A device is never persistent: it is gone, with all that hangs on it, when its owner is.
+//! It makes the device, keeps it alive and moves its packets; addresses are `link.rs`, what the
+//! packets mean is the data plane's. A device is never persistent: it is gone, with all that hangs
+//! on it, when its owner is.
 
 use std::fmt;
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::task::{Context, Poll, ready};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use tokio::io::unix::AsyncFd;
 use tun::{AbstractDevice, Configuration, Device};
 
 /// An open TUN device; closing it (drop) removes the link.
@@ -32,6 +37,48 @@ impl Tun {
         match &self.0 {
             Source::Device(device) => u32::try_from(device.tun_index().ok()?).ok(),
             Source::Descriptor(_) => None,
+        }
+    }
+
+    /// Returns the device's packets, within a tokio runtime.
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe; an OwnedFd keeps the descriptor open as long as needed"
+    )]
+    pub fn packets(self) -> io::Result<Packets> {
+        let descriptor = OwnedFd::from(self);
+        let flags = fcntl_getfl(&descriptor)?;
+        fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+        AsyncFd::new(descriptor).map(Packets)
+    }
+}
+
+/// The IP packets of a device; dropping it closes the device.
+#[derive(Debug)]
+pub struct Packets(AsyncFd<OwnedFd>);
+
+impl Packets {
+    /// Reads the next packet that the machine sends into the link, and returns its length.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.0.poll_read_ready(cx))?;
+            if let Ok(read) =
+                guard.try_io(|device| Ok(rustix::io::read(device.get_ref(), &mut *buffer)?))
+            {
+                return Poll::Ready(read);
+            }
+        }
+    }
+
+    /// Gives the machine a packet as if it had come by the link.
+    pub fn poll_send(&self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.0.poll_write_ready(cx))?;
+            if let Ok(written) =
+                guard.try_io(|device| Ok(rustix::io::write(device.get_ref(), packet)?))
+            {
+                return Poll::Ready(written.map(|_| ()));
+            }
         }
     }
 }

@@ -1,12 +1,11 @@
 //! What cannot work is said in one line with the way out, ends with its exit code, and changes
 //! nothing on the laptop.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use anyhow::{Result, ensure};
 use kubebridge_tests::{
     checks::Checks,
-    daemon::Daemon,
     lab::{AUTHORS, Lab},
     laptop::Hosts,
     lookup::Family,
@@ -17,9 +16,6 @@ use kubebridge_tests::{
     snapshot::Snapshot,
 };
 use rustix::process::Signal;
-
-/// How long a DNS server may take to start or to end.
-const HOLDER: Duration = Duration::from_secs(30);
 
 #[test]
 fn what_cannot_work_is_refused_with_its_exit_code_and_changes_nothing() -> Result<()> {
@@ -49,7 +45,6 @@ fn what_cannot_work_is_refused_with_its_exit_code_and_changes_nothing() -> Resul
     );
     let said = kubebridge_as_nobody(&lab, &good)?;
     checks.that("not root", is_refused(&said, 77, "root"));
-    checks.that("port 53 is taken", port_taken(&lab, &good));
     checks.that("nothing changed", must_be_as(&lab, &before));
 
     checks.that("without systemd-resolved", without_resolved(&lab, &good));
@@ -152,36 +147,6 @@ fn refused_words(lab: &Lab, connect: &[&str], checks: &mut Checks) -> Result<()>
         checks.that(what, is_refused(&said, code, told));
     }
     Ok(())
-}
-
-/// Another program listens on port 53 everywhere, as a resolver does that was there first.
-fn port_taken(lab: &Lab, words: &[&str]) -> Result<()> {
-    lab.laptop.end_resolved(Signal::TERM)?;
-    let mut command = lab.laptop.on().command("dnsmasq");
-    command
-        .args([
-            "--keep-in-foreground",
-            "--conf-file=/dev/null",
-            "--pid-file",
-        ])
-        .args([
-            "--user=root",
-            "--no-resolv",
-            "--no-hosts",
-            "--log-facility=-",
-        ]);
-    let holder = Daemon::start("holder", &lab.logs(), command)?;
-    holder.until_says("dnsmasq", HOLDER)?;
-    lab.laptop.start_resolved()?;
-    let before = Snapshot::take(lab.laptop.on())?;
-    let said = kubebridge(lab, words)?;
-    let after = must_be_as(lab, &before);
-    lab.laptop.end_resolved(Signal::TERM)?;
-    holder.signal(Signal::TERM)?;
-    holder.ended(HOLDER)?;
-    lab.laptop.start_resolved()?;
-    is_refused(&said, 73, "53")?;
-    after
 }
 
 /// A machine with a plain resolv.conf: hosts lines are all there can be.

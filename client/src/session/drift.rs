@@ -23,7 +23,7 @@ impl<O: Os> Parts<'_, O> {
         }
         if let Some(host) = &mut self.host {
             let verified = host.verify().await;
-            self.take_over(verified);
+            self.take_over(verified).await;
         }
         if drift.as_ref().is_some_and(may_have_moved) {
             self.read_originals().await;
@@ -31,7 +31,7 @@ impl<O: Os> Parts<'_, O> {
         }
     }
 
-    fn take_over(&mut self, verified: Verified) {
+    async fn take_over(&mut self, verified: Verified) {
         let Verified {
             repairs,
             conflicts,
@@ -41,7 +41,7 @@ impl<O: Os> Parts<'_, O> {
         } = verified;
         self.note_withheld(withheld);
         if let Some(relinked) = link {
-            self.take_link(relinked);
+            self.take_link(relinked).await;
         }
         if let Some(hosts) = &mut self.hosts {
             hosts.note_conflicts(conflicts);
@@ -57,18 +57,22 @@ impl<O: Os> Parts<'_, O> {
         self.board.note_verified(repairs, troubles);
     }
 
-    /// The old device's link is gone; closing it changes nothing any more.
-    fn take_link(&mut self, relinked: Relinked) {
+    /// The old device's link is gone; what was open on it goes on over the new one.
+    async fn take_link(&mut self, relinked: Relinked) {
         let Relinked { name, index, tun } = relinked;
         if let Some(watch) = &self.watch {
             watch.follow(Some(index));
         }
         if let Some(link) = &mut self.link {
-            link.device = Some(tun);
             link.name.clone_from(&name);
             link.index = index;
             let words = link_words(&name, link.address, link.prefix);
             self.board.note(|facts| facts.dns.link = Some(words));
+        }
+        match (tun.packets(), &self.netstack) {
+            (Ok(packets), Some(netstack)) => netstack.replace(packets).await,
+            (Ok(_), None) => {}
+            (Err(error), _) => tracing::error!(%error, "the new link cannot be read"),
         }
     }
 

@@ -31,10 +31,14 @@ impl<O: Os> Parts<'_, O> {
         Ok(steps::summary(&changes, "nothing to do"))
     }
 
-    /// Stops the resolver, has the host undo the rest, and closes the device.
+    /// Resets what is open, has the host undo the rest, and closes the device.
     pub(super) async fn remove_link(&mut self) -> Result<String, Failure> {
-        if let Some(serving) = self.serving.take() {
-            serving.stop().await;
+        let device = match self.netstack.take() {
+            Some(netstack) => netstack.stop().await,
+            None => None,
+        };
+        if let Some(watching) = self.watching.take() {
+            watching.stop().await;
         }
         // The lock goes with the host, and the next session may need the link's name.
         let mut host = self.host.take();
@@ -47,7 +51,7 @@ impl<O: Os> Parts<'_, O> {
             None => Ok(Vec::new()),
         };
         let name = self.link.take().map(|link| link.name);
-        drop(host);
+        drop((device, host));
         Ok(steps::summary(
             &undone?,
             name.as_deref().unwrap_or("nothing to do"),
@@ -61,8 +65,8 @@ impl<O: Os> Parts<'_, O> {
         if let Some(proxy) = self.proxy.take() {
             proxy.stop().await;
         }
-        if let Some(serving) = self.serving.take() {
-            serving.stop().await;
+        if let Some(watching) = self.watching.take() {
+            watching.stop().await;
         }
         if let Some(cluster) = self.cluster.take() {
             cluster.flows.stop().await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kubebridge_platform::tun::Packets;
 use kubebridge_platform::{Drift, DriftWatch, Host};
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
@@ -13,7 +14,8 @@ use super::parts::{Cluster, Parts};
 use super::routes::RoutesKeeper;
 use super::{Event, Health, Stop};
 use crate::control::Tunnel;
-use crate::local_dns::Serving;
+use crate::local_dns::Watching;
+use crate::netstack::Netstack;
 use crate::proxy::Proxy;
 use crate::status::server::Server;
 
@@ -23,7 +25,8 @@ impl<O: Os> Parts<'_, O> {
         let Self {
             cluster,
             hosts,
-            serving,
+            netstack,
+            watching,
             proxy,
             server,
             watch,
@@ -38,7 +41,8 @@ impl<O: Os> Parts<'_, O> {
             event = cluster_event(cluster.as_mut()) => event,
             event = hosts_due(hosts.as_mut()) => event,
             () = routes_due(routes.as_mut(), clock.asleep()) => Event::ReachChanged,
-            () = broken(serving.as_mut()) => Event::Stop(Stop::Broken),
+            () = broken(netstack.as_mut()) => Event::Stop(Stop::Broken),
+            () = unwatched(watching.as_mut()) => Event::Stop(Stop::Broken),
             () = closed(proxy.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
             () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
@@ -146,10 +150,18 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Waits until a part ends that must not.
-async fn broken(serving: Option<&mut Serving>) {
-    match serving {
-        Some(serving) => serving.ended().await,
+/// Waits until nobody reads the link any more.
+async fn broken(netstack: Option<&mut Netstack<Packets>>) {
+    match netstack {
+        Some(netstack) => netstack.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until nobody watches the original servers any more.
+async fn unwatched(watching: Option<&mut Watching>) {
+    match watching {
+        Some(watching) => watching.ended().await,
         None => std::future::pending().await,
     }
 }

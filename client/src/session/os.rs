@@ -1,11 +1,12 @@
 //! The machine as a session uses it: `platform` in production, a fake in tests.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use kubebridge_platform::claims::Claims;
-use kubebridge_platform::host::{Host, HostDns, HostError, Kind, LinkSpec};
+use kubebridge_platform::host::{Host, HostDns, HostError, Kind, Link, LinkSpec};
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::link::LinkPlan;
 use kubebridge_platform::preview::{self, Preview};
@@ -20,6 +21,9 @@ use rustix::process::Uid;
 
 use crate::failure::{Exit, Failure};
 use crate::helper::{self, MachineHost, own_runtime};
+
+/// The port of DNS.
+const DNS_PORT: u16 = 53;
 
 /// The machine a session runs on.
 pub trait Os: Send + Sync {
@@ -36,11 +40,13 @@ pub trait Os: Send + Sync {
     /// Reads which networks the machine uses, beside those known otherwise.
     fn read_taken(&self, known: &Known) -> impl Future<Output = Result<Taken, Failure>> + Send;
 
-    /// Whether packets that are routed into a link go anywhere.
-    fn carries(&self) -> bool;
-
     /// Resolves a name as programs on the machine do, and says what came of it.
     fn resolve(&self, name: &str) -> impl Future<Output = Result<String, Failure>> + Send;
+
+    /// Returns where programs of the machine ask the resolver of a link.
+    fn resolver_of(&self, link: &Link) -> SocketAddr {
+        (link.resolver, DNS_PORT).into()
+    }
 
     /// Starts noticing what others do to the machine.
     fn watch(&self, clock: Clock) -> DriftWatch;
@@ -160,10 +166,6 @@ impl Os for ThisMachine {
         read.map_err(|error| os_failure("reading the routes of this machine", error))
     }
 
-    fn carries(&self) -> bool {
-        false
-    }
-
     async fn resolve(&self, name: &str) -> Result<String, Failure> {
         match lookup_through_resolved(&self.sys, name, Family::V4).await {
             Ok(addresses) => {
@@ -201,10 +203,11 @@ pub(crate) fn not_repaired(error: HostError) -> Failure {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
+    if let HostError::Clash(clash) = &error {
+        let hint = format!("kubebridge disconnect {}", clash.other);
+        return Failure::new(Exit::Busy, error).with_hint(hint);
+    }
     match error.kind() {
-        Kind::Port => Failure::new(Exit::Busy, error)
-            .context("another program holds port 53")
-            .with_hint("ss -lntup 'sport = :53' names it; it must not listen on 0.0.0.0 or [::]"),
         Kind::Clash => Failure::new(Exit::Busy, error)
             .with_hint("kubebridge disconnect with the id of that session"),
         Kind::Busy => Failure::new(Exit::Busy, error).with_hint("try again when it has ended"),
@@ -230,28 +233,11 @@ fn os_failure(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use kubebridge_platform::link::LinkError;
-
     use super::*;
 
     #[test]
     fn what_the_host_refuses_has_its_exit_code_and_what_helps() {
-        let bind = |kind| {
-            HostError::Link(LinkError::Bind {
-                address: "198.19.248.2:53".parse().unwrap(),
-                protocol: "udp",
-                source: io::Error::from(kind),
-            })
-        };
         let table = [
-            (
-                bind(io::ErrorKind::AddrInUse),
-                Exit::Busy,
-                Some("sport = :53"),
-            ),
-            (bind(io::ErrorKind::Other), Exit::HostOs, None),
             (
                 HostError::Busy { pid: Some(7) },
                 Exit::Busy,

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubebridge_platform::claims::Withheld;
-use kubebridge_platform::host::Link;
 use kubebridge_platform::intent::Intent;
 use kubebridge_platform::sys::SessionId;
-use kubebridge_platform::tun::Tun;
+use kubebridge_platform::tun::{Packets, Tun};
 use kubebridge_platform::{Clock, Drift, DriftWatch};
 use kubebridge_proto::session::{SessionInfo, SessionRequest};
 use tokio::sync::{mpsc, watch};
@@ -28,7 +27,8 @@ use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
 use crate::flows::Flows;
-use crate::local_dns::{LocalDns, Serving};
+use crate::local_dns::{LocalDns, Watching};
+use crate::netstack::Netstack;
 use crate::originals::Originals;
 use crate::progress::Reporter;
 use crate::proxy::Proxy;
@@ -56,7 +56,9 @@ pub(super) struct Parts<'os, O: Os> {
     pub(super) channel: Option<Channel>,
     pub(super) cluster: Option<Cluster>,
     pub(super) link: Option<LinkUp>,
-    pub(super) serving: Option<Serving>,
+    /// What reads the link, with the resolver in it.
+    pub(super) netstack: Option<Netstack<Packets>>,
+    pub(super) watching: Option<Watching>,
     pub(super) local: Option<Arc<LocalDns>>,
     pub(super) proxy: Option<Proxy>,
     /// Where the resolver's queries go.
@@ -97,20 +99,17 @@ pub(super) struct Cluster {
     pub(super) health: Health,
 }
 
-/// The link, without the sockets that the resolver took over.
+/// The link.
 pub(super) struct LinkUp {
     pub(super) name: String,
     pub(super) index: u32,
     pub(super) address: Ipv4Addr,
     pub(super) prefix: u8,
     pub(super) resolver: Ipv4Addr,
-    /// Whether packets to the cluster go anywhere: without, there are no routes.
-    pub(super) carries: bool,
     /// Where the resolver is asked.
     pub(super) socket: std::net::SocketAddr,
-    /// Until the resolver takes its sockets.
-    pub(super) rest: Option<Link>,
-    /// From then on: the link is gone when it is closed.
+    pub(super) mtu: u16,
+    /// Until the terminator takes it: the link is gone when it is closed.
     pub(super) device: Option<Tun>,
 }
 
@@ -140,7 +139,8 @@ impl<'os, O: Os> Parts<'os, O> {
             channel: None,
             cluster: None,
             link: None,
-            serving: None,
+            netstack: None,
+            watching: None,
             local: None,
             proxy: None,
             zones: None,

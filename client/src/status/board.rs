@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubebridge_platform::host::Kind;
 use kubebridge_platform::{Clock, HostError};
-use kubebridge_proto::explain::Freshness;
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -26,17 +25,16 @@ use crate::control::namespaces::{Change, Changes};
 use crate::control::{Opened, Tunnel};
 use crate::failure::{Exit, Failure};
 use crate::flows::Flows;
-use crate::inquiry::path::PathReport;
-use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
-use crate::inquiry::{Inquiry, Question};
+use crate::inquiry::Inquiry;
 use crate::places::SessionPlaces;
-use crate::proxy::{EnvReport, Password, Target};
+use crate::proxy::Password;
 use crate::routes::RouteTable;
 use crate::session::{State, Step};
 use crate::skew;
 use crate::stale::StaleAnswers;
-use crate::zones::{Destination, shadowed};
+use crate::zones::shadowed;
 
+mod answers;
 mod reports;
 
 /// Repairs told one by one; older ones are only counted.
@@ -226,7 +224,6 @@ impl Board {
                 | Kind::Intent
                 | Kind::Files
                 | Kind::Link
-                | Kind::Port
                 | Kind::Ended
                 | Kind::Internal
                 | Kind::Helper => {}
@@ -336,63 +333,6 @@ impl Board {
         }
     }
 
-    /// Resolves a name and tells how.
-    ///
-    /// # Errors
-    ///
-    /// The question is none, or there is no resolver yet.
-    pub async fn trace(
-        &self,
-        question: &Question,
-        freshness: Freshness,
-    ) -> Result<TraceReport, String> {
-        let inquiry = self.inquiry()?;
-        let session = &self.identity.session;
-        let mut report = inquiry.trace(session, question, freshness).await?;
-        let now = self.clock.now();
-        let facts = self.facts.lock();
-        report.system_dns = facts.dns.applied;
-        let has_name = |line: &&HostsLineReport| {
-            let mut names = line.names.iter();
-            names.any(|name| name.eq_ignore_ascii_case(&report.name))
-        };
-        report.hosts = facts.lines.iter().find(has_name).cloned();
-        if report.rule.destination == Destination::Cluster {
-            let tunnel = facts.tunnel.as_ref();
-            report.tunnel = tunnel.map(|tunnel| tunnel_report(&tunnel.borrow(), now));
-        }
-        Ok(report)
-    }
-
-    /// Resolves a name.
-    ///
-    /// # Errors
-    ///
-    /// The question is none, or there is no resolver yet.
-    pub async fn query(&self, question: &Question) -> Result<QueryReport, String> {
-        let inquiry = self.inquiry()?;
-        inquiry.query(&self.identity.session, question).await
-    }
-
-    /// Forgets the answers that the session keeps.
-    ///
-    /// # Errors
-    ///
-    /// There is no resolver yet.
-    pub fn flush(&self) -> Result<FlushReport, String> {
-        Ok(self.inquiry()?.flush(&self.identity.session))
-    }
-
-    /// Reports the upstreams of both ends.
-    ///
-    /// # Errors
-    ///
-    /// There is no resolver yet.
-    pub async fn upstreams(&self) -> Result<UpstreamsReport, String> {
-        let inquiry = self.inquiry()?;
-        Ok(inquiry.upstreams(&self.identity.session).await)
-    }
-
     /// Changes the session's namespaces, and waits until the machine has followed.
     ///
     /// # Errors
@@ -428,63 +368,6 @@ impl Board {
             kubernetes,
             trouble,
         })
-    }
-
-    /// Follows the way to a destination.
-    ///
-    /// # Errors
-    ///
-    /// There is no resolver yet.
-    pub async fn path(&self, target: &Target) -> Result<PathReport, String> {
-        let inquiry = self.inquiry()?;
-        let routing = routing(&self.facts.lock(), self.clock.now());
-        Ok(inquiry.path(self.session(), target, &routing).await)
-    }
-
-    /// Tells what clients of the proxy have to know.
-    ///
-    /// # Errors
-    ///
-    /// There is no proxy.
-    pub fn env(&self) -> Result<EnvReport, Failure> {
-        let facts = self.facts.lock();
-        let none = || {
-            Failure::message(Exit::Other, "the session has no proxy")
-                .with_hint("kubebridge connect --mode proxy makes one that has")
-        };
-        let proxy = facts.proxy.as_ref().ok_or_else(none)?;
-        Ok(EnvReport::new(
-            self.session(),
-            proxy.address,
-            &proxy.password,
-        ))
-    }
-
-    /// Returns what opens connections into the cluster, and where they may lead.
-    ///
-    /// # Errors
-    ///
-    /// The session is not that far yet.
-    pub fn ways(&self) -> Result<(Arc<Flows>, Arc<SessionPlaces>), Failure> {
-        let facts = self.facts.lock();
-        match (&facts.flows, &facts.places) {
-            (Some(flows), Some(places)) => Ok((Arc::clone(flows), Arc::clone(places))),
-            (Some(_) | None, _) => Err(Failure::message(
-                Exit::Other,
-                "the session is not connected yet",
-            )),
-        }
-    }
-
-    /// Returns the session's id.
-    #[must_use]
-    pub fn session(&self) -> &str {
-        &self.identity.session
-    }
-
-    fn inquiry(&self) -> Result<Arc<Inquiry>, String> {
-        let inquiry = self.facts.lock().inquiry.clone();
-        inquiry.ok_or_else(|| "the session has no resolver yet".to_owned())
     }
 
     /// Reports the Services.

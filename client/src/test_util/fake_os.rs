@@ -1,7 +1,6 @@
 //! A machine that only writes down what is done to it, with real sockets on loopback.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,9 +35,8 @@ pub(crate) struct FakeOs {
     pub(crate) mode: HostDnsMode,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) search: Vec<String>,
-    /// What the machine uses already, and whether its links carry packets.
+    /// What the machine uses already.
     pub(crate) taken: Mutex<Taken>,
-    pub(crate) carries: bool,
     pub(crate) failing: Option<&'static str>,
     /// What panics instead of being done.
     pub(crate) panicking: Option<&'static str>,
@@ -70,7 +68,6 @@ impl FakeOs {
             servers,
             search: Vec::new(),
             taken: Mutex::default(),
-            carries: true,
             failing: None,
             panicking: None,
             clock,
@@ -148,13 +145,13 @@ impl Os for FakeOs {
         Ok(self.taken.lock().clone())
     }
 
-    fn carries(&self) -> bool {
-        self.carries
-    }
-
     async fn resolve(&self, _name: &str) -> Result<String, Failure> {
         self.shared.deeds.lock().push(Deed::Resolved);
         self.outcome("resolve").map(|()| "10.96.0.1".to_owned())
+    }
+
+    fn resolver_of(&self, _link: &Link) -> SocketAddr {
+        self.shared.resolver.borrow().unwrap()
     }
 
     fn watch(&self, clock: Clock) -> DriftWatch {
@@ -203,21 +200,9 @@ impl Host for FakeHost {
     async fn open(&mut self, _spec: &LinkSpec) -> Result<Link, HostError> {
         self.shared.deeds.lock().push(Deed::Opened);
         self.outcome("open")?;
-        let (udp, tcp) = sockets();
-        self.shared
-            .resolver
-            .send_replace(Some(udp.local_addr().unwrap()));
-        let device = std::fs::File::open("/dev/null").unwrap();
-        Ok(Link {
-            name: "kb0".to_owned(),
-            index: 7,
-            address: Ipv4Addr::new(198, 19, 248, 1),
-            resolver: Ipv4Addr::new(198, 19, 248, 2),
-            prefix: 30,
-            tun: OwnedFd::from(device).into(),
-            udp,
-            tcp,
-        })
+        let (link, resolver) = super::fake_link::link();
+        self.shared.resolver.send_replace(Some(resolver));
+        Ok(link)
     }
 
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
@@ -240,17 +225,5 @@ impl Host for FakeHost {
         self.outcome("undo")?;
         self.shared.intent.send_replace(Intent::default());
         Ok(Undone::default())
-    }
-}
-
-/// A UDP and a TCP socket on one port.
-fn sockets() -> (UdpSocket, TcpListener) {
-    loop {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()) {
-            tcp.set_nonblocking(true).unwrap();
-            udp.set_nonblocking(true).unwrap();
-            return (udp, tcp);
-        }
     }
 }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -31,7 +30,7 @@ pub(super) struct Clients {
 }
 
 /// One connection's place among all.
-struct Place {
+pub(super) struct Place {
     clients: Arc<Clients>,
     address: IpAddr,
 }
@@ -44,9 +43,10 @@ pub(super) struct Listener<H> {
     clients: Arc<Clients>,
 }
 
-struct Connection<H> {
-    frames: FrameReader<OwnedReadHalf>,
-    output: OwnedWriteHalf,
+/// One connection, whatever carries it.
+pub(super) struct Connection<H, R, W> {
+    frames: FrameReader<R>,
+    output: W,
     peer: SocketAddr,
     handler: Arc<H>,
     limits: Arc<Limits>,
@@ -66,7 +66,8 @@ impl Clients {
         }
     }
 
-    fn admit(self: Arc<Self>, peer: SocketAddr) -> Option<Place> {
+    /// Gives a connection its place, if there is one.
+    pub(super) fn admit(self: Arc<Self>, peer: SocketAddr) -> Option<Place> {
         let address = peer.ip().to_canonical();
         let mut counts = self.counts.lock();
         let open: usize = counts.values().sum();
@@ -143,18 +144,8 @@ impl<H: Handler> Listener<H> {
         };
         // Replies are written whole, so there is nothing for Nagle's algorithm to gather.
         let _ = stream.set_nodelay(true);
-        let (input, output) = stream.into_split();
-        let connection = Connection {
-            frames: FrameReader::new(input),
-            output,
-            peer,
-            handler: Arc::clone(&self.handler),
-            limits: Arc::clone(&self.limits),
-            in_flight: JoinSet::new(),
-            reading: true,
-            used: Instant::now(),
-            partial_since: None,
-        };
+        let (handler, limits) = (Arc::clone(&self.handler), Arc::clone(&self.limits));
+        let connection = Connection::new(stream.into_split(), peer, handler, limits);
         let shutdown = shutdown.clone();
         connections.spawn(async move {
             let _place = place;
@@ -163,9 +154,29 @@ impl<H: Handler> Listener<H> {
     }
 }
 
-impl<H: Handler> Connection<H> {
+impl<H: Handler, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<H, R, W> {
+    /// Answers on a stream.
+    pub(super) fn new(
+        (input, output): (R, W),
+        peer: SocketAddr,
+        handler: Arc<H>,
+        limits: Arc<Limits>,
+    ) -> Self {
+        Self {
+            frames: FrameReader::new(input),
+            output,
+            peer,
+            handler,
+            limits,
+            in_flight: JoinSet::new(),
+            reading: true,
+            used: Instant::now(),
+            partial_since: None,
+        }
+    }
+
     /// Runs until the client is gone, idle, or misbehaves; at shutdown, until all is answered.
-    async fn run(mut self, shutdown: CancellationToken) {
+    pub(super) async fn run(mut self, shutdown: CancellationToken) {
         loop {
             if let Err(error) = self.take_messages() {
                 tracing::debug!(%error, "connection closed");

@@ -91,7 +91,7 @@ impl<H: Handler> Listener<H> {
 }
 
 /// Builds the answer to a query there is no room for.
-fn shed(packet: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn shed(packet: &[u8]) -> Option<Vec<u8>> {
     match message::check(packet) {
         Checked::Query(query) => Some(message::error_reply(&query, ResponseCode::SERVFAIL)),
         Checked::Reply(reply) => Some(reply),
@@ -101,15 +101,18 @@ fn shed(packet: &[u8]) -> Option<Vec<u8>> {
 
 /// Sends the reply from the socket the query came to, cut to what the asker can take.
 async fn send(socket: &UdpSocket, reply: Option<Vec<u8>>, query: &[u8], peer: SocketAddr) {
-    let Some(reply) = reply else {
-        return;
-    };
-    let reply = if reply.len() > ALWAYS_FITS {
+    if let Some(reply) = reply {
+        send_to(socket, &fit(reply, query), peer).await;
+    }
+}
+
+/// Cuts a reply to what the asker can take.
+pub(super) fn fit(reply: Vec<u8>, query: &[u8]) -> Vec<u8> {
+    if reply.len() > ALWAYS_FITS {
         message::fit_udp(reply, query)
     } else {
         reply
-    };
-    send_to(socket, &reply, peer).await;
+    }
 }
 
 async fn send_to(socket: &UdpSocket, reply: &[u8], peer: SocketAddr) {

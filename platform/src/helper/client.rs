@@ -3,7 +3,6 @@
 //! A call may be dropped half-way, as any of a [`Host`]; the helper does what it was asked, and the
 //! next call passes over the answer.
 
-use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use rustix::process::Uid;
@@ -126,7 +125,7 @@ impl HelperHost {
     fn answer(&mut self, frame: &Frame) -> Result<Option<Answer>, HelperError> {
         match frame.read()? {
             Told::Answer { number, outcome } => {
-                Ok(Some((number, outcome.map_err(HostError::from))))
+                Ok(Some((number, (*outcome).map_err(HostError::from))))
             }
             Told::Ending => {
                 self.state = State::Ending;
@@ -202,25 +201,27 @@ impl Host for HelperHost {
 }
 
 fn link_of(link: OpenedLink, descriptors: Vec<OwnedFd>) -> Result<Link, HostError> {
-    let Ok([tun, udp, tcp]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+    let Ok([tun]) = <[OwnedFd; 1]>::try_from(descriptors) else {
         return Err(HelperError::from(Violation::Descriptors).into());
     };
     let OpenedLink {
         name,
         index,
         address,
+        address6,
         resolver,
         prefix,
+        mtu,
     } = link;
     Ok(Link {
         name,
         index,
         address,
+        address6,
         resolver,
         prefix,
+        mtu,
         tun: tun.into(),
-        udp: UdpSocket::from(udp),
-        tcp: TcpListener::from(tcp),
     })
 }
 

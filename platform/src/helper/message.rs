@@ -1,6 +1,6 @@
 //! What a session may ask of its helper, and what it is told: the closed list.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ pub(super) enum Told {
     /// The answer to the question of that number.
     Answer {
         number: u64,
-        outcome: Result<Done, Trouble>,
+        outcome: Box<Result<Done, Trouble>>,
     },
     /// The helper undoes everything and ends, because of what it was sent.
     Refused(Violation),
@@ -89,8 +89,10 @@ pub(super) struct OpenedLink {
     pub(super) name: String,
     pub(super) index: u32,
     pub(super) address: Ipv4Addr,
+    pub(super) address6: Option<Ipv6Addr>,
     pub(super) resolver: Ipv4Addr,
     pub(super) prefix: u8,
+    pub(super) mtu: u16,
 }
 
 /// A [`Verified`](crate::Verified) without its device.

@@ -155,6 +155,7 @@ impl Helper {
             Err(error) => (Err(Trouble::from(error)), Vec::new()),
         };
         let beside: Vec<BorrowedFd<'_>> = beside.iter().map(AsFd::as_fd).collect();
+        let outcome = Box::new(outcome);
         let answer = Told::Answer { number, outcome };
         self.frames.send(&answer, &beside).await
     }
@@ -222,20 +223,22 @@ fn opened(link: Link) -> (OpenedLink, Vec<OwnedFd>) {
         name,
         index,
         address,
+        address6,
         resolver,
         prefix,
+        mtu,
         tun,
-        udp,
-        tcp,
     } = link;
     let link = OpenedLink {
         name,
         index,
         address,
+        address6,
         resolver,
         prefix,
+        mtu,
     };
-    (link, vec![tun.into(), udp.into(), tcp.into()])
+    (link, vec![tun.into()])
 }
 
 fn verified(verified: Verified) -> (VerifiedMachine, Vec<OwnedFd>) {

@@ -1,7 +1,7 @@
 //! What can go wrong with a link.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 
 use super::{LINK_PREFIX, MAX_AVOIDED, MAX_NAMES};
 use crate::net::Ipv4Net;
@@ -57,7 +57,7 @@ pub enum LinkError {
         /// The link.
         name: String,
         /// The address.
-        address: Ipv4Addr,
+        address: IpAddr,
         /// What the kernel said.
         #[source]
         source: Box<rtnetlink::Error>,
@@ -83,15 +83,4 @@ pub enum LinkError {
     /// A test made this step fail.
     #[error("making a link")]
     Fault(#[from] io::Error),
-    /// A DNS socket could not be bound.
-    #[error("listening on {address}/{protocol}")]
-    Bind {
-        /// Where.
-        address: SocketAddr,
-        /// `udp` or `tcp`.
-        protocol: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use futures::TryStreamExt;
-use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
@@ -111,8 +110,8 @@ impl Netlink {
         }
     }
 
-    /// Reads the IPv4 addresses of a link.
-    pub(super) async fn addresses(&self, index: u32) -> Result<BTreeSet<Ipv4Addr>, LinkError> {
+    /// Reads the addresses of a link.
+    pub(super) async fn addresses(&self, index: u32) -> Result<BTreeSet<IpAddr>, LinkError> {
         let filtered = self.handle.address().get().set_link_index_filter(index);
         let found: Result<Vec<AddressMessage>, _> = filtered.execute().try_collect().await;
         let of_link = |message: &AddressMessage| message.header.index == index;
@@ -129,13 +128,10 @@ impl Netlink {
         &self,
         name: &str,
         index: u32,
-        address: Ipv4Addr,
+        address: IpAddr,
         prefix: u8,
     ) -> Result<(), LinkError> {
-        let add = self
-            .handle
-            .address()
-            .add(index, IpAddr::V4(address), prefix);
+        let add = self.handle.address().add(index, address, prefix);
         add.execute().await.map_err(|source| LinkError::Address {
             name: name.to_owned(),
             address,
@@ -198,19 +194,19 @@ fn route_net(route: &RouteMessage) -> Option<Ipv4Net> {
 }
 
 fn address_net(message: &AddressMessage) -> Option<Ipv4Net> {
-    Ipv4Net::new(address(message)?, message.header.prefix_len).ok()
+    match address(message)? {
+        IpAddr::V4(address) => Ipv4Net::new(address, message.header.prefix_len).ok(),
+        IpAddr::V6(_) => None,
+    }
 }
 
 /// On a point-to-point link `Local` is ours and `Address` the peer's; elsewhere they are equal.
-fn address(message: &AddressMessage) -> Option<Ipv4Addr> {
-    if message.header.family != AddressFamily::Inet {
-        return None;
-    }
+fn address(message: &AddressMessage) -> Option<IpAddr> {
     message
         .attributes
         .iter()
         .find_map(|attribute| match attribute {
-            AddressAttribute::Address(IpAddr::V4(address)) => Some(*address),
+            AddressAttribute::Address(address) => Some(*address),
             _ => None,
         })
 }

@@ -71,11 +71,12 @@ impl LocalHost {
     }
 
     async fn relink(&mut self, old: LinkPlan, old_seq: u64) -> Result<Relinked, HostError> {
-        // Its own /30, and only that: sockets are bound there.
+        // Its own /30, and only that: the system's DNS points there.
         let spec = crate::host::LinkSpec {
             cidr: Some(old.net),
             avoid: Vec::new(),
             mtu: old.mtu,
+            v6: old.address6.is_some(),
         };
         let faults = &self.sys.faults;
         let plan = link::plan(&spec, faults).await.map_err(HostError::Link)?;
@@ -84,7 +85,13 @@ impl LocalHost {
         let undone = if made.is_ok() { old_seq } else { seq };
         self.journalled(move |journal| journal.undone(undone))
             .await?;
-        let (tun, index) = made.map_err(HostError::Link)?;
+        let link::Device {
+            tun,
+            index,
+            mtu,
+            address6,
+        } = made.map_err(HostError::Link)?;
+        let plan = plan.made(mtu, address6);
         let name = plan.name.clone();
         self.link = Some(OpenLink { plan, index, seq });
         Ok(Relinked { name, index, tun })

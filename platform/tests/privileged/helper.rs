@@ -14,8 +14,7 @@ use kubebridge_platform::{
 use rustix::process::{Gid, Uid, geteuid};
 use tokio::task::JoinHandle;
 
-use crate::machine::{intent, on_a_machine, run, state, until};
-use crate::session::reaches;
+use crate::machine::{intent, on_a_machine, packets, reaches, run, state, until};
 
 /// A helper in this process, and the session's end of its socket.
 fn helper(sys: &Sys) -> (OwnedFd, JoinHandle<Result<(), HelperError>>) {
@@ -29,6 +28,7 @@ fn spec() -> LinkSpec {
         cidr: None,
         avoid: Vec::new(),
         mtu: 16_000,
+        v6: true,
     }
 }
 
@@ -42,21 +42,23 @@ fn a_session_through_a_helper_is_made_and_leaves_no_trace() {
         let mut host = HelperHost::start(socket, geteuid()).await.unwrap();
         host.take(&SessionId::random()).await.unwrap();
         assert_eq!(host.recover().await.unwrap(), []);
-        let link = host.open(&spec()).await.unwrap();
+        let mut link = host.open(&spec()).await.unwrap();
+        let device = packets(&mut link);
         let applied = host.apply(&intent(Some(&link))).await.unwrap();
         assert_eq!(applied.warnings, Vec::<String>::new());
         assert!(machine.link_state(link.index).contains("cluster.local"));
-        reaches(&link.udp);
+        reaches(&device, link.resolver).await;
 
         run(&format!("ip link del {}", link.name));
         let verified = host.verify().await;
         assert!(verified.troubles.is_empty(), "{:?}", verified.troubles);
         let anew = verified.link.expect("the link was made anew");
         assert!(machine.link_state(anew.index).contains("cluster.local"));
-        reaches(&link.udp);
+        let anew = anew.tun.packets().unwrap();
+        reaches(&anew, link.resolver).await;
 
         host.undo().await.unwrap();
-        drop((link, anew, host));
+        drop((device, anew, host));
         until("the end of the link", async || state() == before).await;
         serving.await.unwrap().unwrap();
     });
@@ -127,9 +129,10 @@ fn another_user_has_a_whole_session_by_the_helper_of_root() {
                 let host = HelperHost::start(socket.into(), Uid::ROOT).await;
                 let mut host = host.unwrap();
                 host.take(&SessionId::random()).await.unwrap();
-                let link = host.open(&spec()).await.unwrap();
+                let mut link = host.open(&spec()).await.unwrap();
+                let device = packets(&mut link);
                 host.apply(&intent(Some(&link))).await.unwrap();
-                reaches(&link.udp);
+                reaches(&device, link.resolver).await;
                 host.undo().await.unwrap();
             });
         };
@@ -197,6 +200,7 @@ fn wishes_for_what_is_not_the_sessions_are_refused_and_nothing_is_done() {
             let wish = LinkSpec {
                 cidr: Some(cidr.parse().unwrap()),
                 avoid: Vec::new(),
+                v6: false,
                 mtu,
             };
             let refused = host.open(&wish).await.unwrap_err();

@@ -2,16 +2,19 @@
 //! system bus and systemd-resolved.
 
 use std::fs;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use kubebridge_platform::tun::Packets;
 use kubebridge_platform::{
     DnsIntent, Host, HostsLine, Intent, Link, LinkSpec, LocalHost, SessionId, Sys,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Says to a test binary that it runs inside.
 const INSIDE: &str = "KUBEBRIDGE_TEST_MACHINE";
@@ -219,11 +222,39 @@ pub(crate) async fn connect(sys: &Sys) -> (LocalHost, Link) {
         cidr: None,
         avoid: Vec::new(),
         mtu: 16_000,
+        v6: false,
     };
     let link = host.open(&spec).await.unwrap();
     let applied = host.apply(&intent(Some(&link))).await.unwrap();
     assert_eq!(applied.warnings, Vec::<String>::new());
     (host, link)
+}
+
+/// Takes a link's device for its packets.
+pub(crate) fn packets(link: &mut Link) -> Packets {
+    let none = OwnedFd::from(fs::File::open("/dev/null").unwrap());
+    std::mem::replace(&mut link.tun, none.into())
+        .packets()
+        .unwrap()
+}
+
+/// Sends a datagram to a link's resolver and sees it leave by the device.
+pub(crate) async fn reaches(packets: &Packets, resolver: Ipv4Addr) {
+    let sender = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    sender.send_to(b"hello", (resolver, 53)).unwrap();
+    let mut buffer = [0; 2048];
+    let arrival = async {
+        loop {
+            let length = poll_fn(|cx| packets.poll_recv(cx, &mut buffer))
+                .await
+                .unwrap();
+            let packet = &buffer[..length];
+            if packet.ends_with(b"hello") && packet[16..20] == resolver.octets() {
+                return;
+            }
+        }
+    };
+    timeout(Duration::from_secs(30), arrival).await.unwrap();
 }
 
 /// Returns everything a session may leave behind.

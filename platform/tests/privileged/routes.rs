@@ -77,6 +77,7 @@ async fn open(sys: &Sys) -> (LocalHost, Link) {
         cidr: None,
         avoid: Vec::new(),
         mtu: 16_000,
+        v6: false,
     };
     let link = host.open(&spec).await.unwrap();
     (host, link)

@@ -1,13 +1,11 @@
 //! A whole session on a real machine: made, undone, and dead at every step.
 
-use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Duration;
 
 use kubebridge_platform::fault::{Faults, Trouble};
-use kubebridge_platform::{Host, LinkSpec, LocalHost, SessionId, Sys, recover};
+use kubebridge_platform::{Host, Link, LinkSpec, LocalHost, SessionId, Sys, recover};
 
-use crate::machine::{connect, intent, on_a_machine, run, state, until};
+use crate::machine::{Machine, connect, intent, on_a_machine, packets, reaches, run, state, until};
 
 #[test]
 fn a_session_is_made_and_leaves_no_trace() {
@@ -33,6 +31,7 @@ async fn session(sys: Sys) -> Result<(), kubebridge_platform::HostError> {
         cidr: None,
         avoid: Vec::new(),
         mtu: 16_000,
+        v6: true,
     };
     let link = host.open(&spec).await?;
     host.apply(&intent(Some(&link))).await?;
@@ -108,69 +107,71 @@ fn a_bus_that_ended_does_not_keep_a_session_from_ending() {
 }
 
 #[test]
-fn a_port_that_another_process_holds_is_named() {
-    on_a_machine(
-        "session::a_port_that_another_process_holds_is_named",
-        async |machine| {
-            let before = state();
-            let _held = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 53)).unwrap();
-            let failed = session(machine.sys()).await.unwrap_err();
-            assert!(failed.is_port_busy(), "{failed:?}");
-            recover(&machine.sys()).await.unwrap();
-            until("the state of the start", async || {
-                state()
-                    .iter()
-                    .filter(|line| !line.contains("/var/lib"))
-                    .eq(before.iter())
-            })
-            .await;
-        },
-    );
+fn f6_a_server_on_port_53_of_every_address_is_in_nobodys_way() {
+    let name = "session::f6_a_server_on_port_53_of_every_address_is_in_nobodys_way";
+    on_a_machine(name, async |machine| {
+        let _held = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 53)).unwrap();
+
+        let (_host, mut link) = open(&machine, false).await;
+
+        reaches(&packets(&mut link), link.resolver).await;
+    });
+}
+
+/// Opens a link in a given network.
+async fn open(machine: &Machine, v6: bool) -> (LocalHost, Link) {
+    let mut host = LocalHost::new(machine.sys(), SessionId::random()).unwrap();
+    let spec = LinkSpec {
+        cidr: Some("198.18.7.0/30".parse().unwrap()),
+        avoid: Vec::new(),
+        mtu: 16_000,
+        v6,
+    };
+    let link = host.open(&spec).await.unwrap();
+    (host, link)
 }
 
 #[test]
-fn queries_of_this_machine_reach_the_sockets() {
-    on_a_machine(
-        "session::queries_of_this_machine_reach_the_sockets",
-        async |machine| {
-            let (_host, link) = {
-                let mut host = LocalHost::new(machine.sys(), SessionId::random()).unwrap();
-                let spec = LinkSpec {
-                    cidr: Some("198.18.7.0/30".parse().unwrap()),
-                    avoid: Vec::new(),
-                    mtu: 1500,
-                };
-                let link = host.open(&spec).await.unwrap();
-                (host, link)
-            };
-            assert_eq!(link.resolver, Ipv4Addr::new(198, 18, 7, 2));
-            reaches(&link.udp);
-            let mut stream = std::net::TcpStream::connect((link.resolver, 53)).unwrap();
-            stream.write_all(b"hello").unwrap();
-            until("a connection", async || link.tcp.accept().is_ok()).await;
-            run("ip route get 198.18.7.2 | grep -q local");
-        },
-    );
+fn f6_queries_of_this_machine_leave_by_the_device_and_nothing_is_bound() {
+    let name = "session::f6_queries_of_this_machine_leave_by_the_device_and_nothing_is_bound";
+    on_a_machine(name, async |machine| {
+        let (_host, mut link) = open(&machine, false).await;
+        assert_eq!(link.resolver, Ipv4Addr::new(198, 18, 7, 2));
+        assert_eq!(link.mtu, 16_000);
+
+        let packets = packets(&mut link);
+        reaches(&packets, link.resolver).await;
+
+        run("ip route get 198.18.7.2 | grep -q 'dev kb0 src 198.18.7.1'");
+        run("! ss -Hlnut 'sport = :53' | grep .");
+    });
+}
+
+#[test]
+fn f8_a_link_has_an_ipv6_address_where_the_machine_has_ipv6() {
+    let name = "session::f8_a_link_has_an_ipv6_address_where_the_machine_has_ipv6";
+    on_a_machine(name, async |machine| {
+        let (mut host, link) = open(&machine, true).await;
+        let address = link.address6.unwrap();
+        run(&format!(
+            "ip -6 address show dev kb0 | grep -q {address}/128"
+        ));
+        host.undo().await.unwrap();
+        drop((host, link));
+        until("the end of the link", async || !is_link_there()).await;
+
+        run("mount -t proc proc /proc; echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6");
+        run("echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
+        let (mut host, link) = open(&machine, true).await;
+        assert_eq!(link.address6, None);
+        let verified = host.verify().await;
+        assert!(verified.troubles.is_empty(), "{:?}", verified.troubles);
+        assert_eq!(verified.repairs, Vec::<String>::new());
+    });
 }
 
 fn is_link_there() -> bool {
     state()
         .iter()
         .any(|line| line.starts_with("/sys/class/net/kb"))
-}
-
-/// Sends a packet to a socket and sees it arrive.
-pub(crate) fn reaches(socket: &UdpSocket) {
-    let sender = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-    sender
-        .send_to(b"hello", socket.local_addr().unwrap())
-        .unwrap();
-    let socket = socket.try_clone().unwrap();
-    socket.set_nonblocking(false).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
-    let mut buffer = [0; 16];
-    let (length, _) = socket.recv_from(&mut buffer).unwrap();
-    assert_eq!(&buffer[..length], b"hello");
 }

@@ -1,6 +1,6 @@
 //! Reading the machine for the routes, setting them, and following what changes.
 
-use kubebridge_platform::host::{Host, HostError};
+use kubebridge_platform::host::{Host, HostError, Kind};
 use kubebridge_platform::routes::Known;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -34,7 +34,10 @@ impl RoutesKeeper {
         };
         tokio::select! {
             Some(answered) = self.answered.recv(), if is_idle => self.waiting.push(answered),
-            () = changed => self.not_before = Instant::now() + PACE,
+            () = changed => {
+                self.is_stale = true;
+                self.not_before = Instant::now() + PACE;
+            }
             () = over => {}
         }
     }
@@ -93,13 +96,13 @@ impl<O: Os> Parts<'_, O> {
         });
     }
 
-    /// Sets the routes that are planned, where the link carries packets.
+    /// Sets the routes that are planned, once there is a link.
     pub(in crate::session) async fn set_routes(&mut self) -> Result<(), Failure> {
-        let carries = self.link.as_ref().is_some_and(|link| link.carries);
+        let has_link = self.link.is_some();
         let (Some(keeper), Some(host)) = (&mut self.routes, &mut self.host) else {
             return Ok(());
         };
-        if !carries {
+        if !has_link {
             keeper.let_go();
             return Ok(());
         }
@@ -127,7 +130,7 @@ impl<O: Os> Parts<'_, O> {
                 Ok(())
             }
             // The routes are set before the rest, which is tried again at the next drift.
-            Err(error @ (HostError::Dns(_) | HostError::Hosts(_))) => {
+            Err(error) if matches!(error.kind(), Kind::Dns | Kind::Hosts) => {
                 tracing::warn!(error = %host_failure(error).error, "not as wanted");
                 self.intent = wish;
                 keeper.publish();

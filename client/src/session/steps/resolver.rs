@@ -4,25 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubebridge_dns::name::{Name, RecordType, ResponseCode};
-use kubebridge_platform::host::{Host, Link, LinkSpec};
-use kubebridge_platform::tun::Tun;
-use tokio::net::{TcpListener, UdpSocket};
+use kubebridge_platform::host::{Host, LinkSpec};
+use kubebridge_platform::net::IpNet;
 use tokio::sync::watch;
 
 use super::missing;
 use crate::cli::Mode;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::Inquiry;
-use crate::local_dns::{LocalDns, Serving};
+use crate::local_dns::{LocalDns, Watching};
+use crate::netstack::{Netstack, Settings};
 use crate::places::SessionPlaces;
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
 use crate::session::parts::{LinkUp, Parts, link_words};
-use crate::session::routes::RoutesKeeper;
 use crate::zones::Zones;
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
 const MTU: u16 = 16_000;
+/// How many flows the laptop may have at once: the most that a manager may give to one session.
+/// What it does give is kept to by `flows`.
+const FLOWS: usize = 8192;
 /// How long one probe may take: the resolver gives up on the cluster after 2 s.
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
@@ -48,13 +50,12 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
     parts.link = Some(LinkUp {
         name: link.name.clone(),
         index: link.index,
-        carries: parts.os.carries(),
         address: link.address,
         prefix: link.prefix,
         resolver: link.resolver,
-        socket: link.udp.local_addr()?,
-        rest: Some(link),
-        device: None,
+        socket: parts.os.resolver_of(&link),
+        mtu: link.mtu,
+        device: Some(link.tun),
     });
     Ok(words)
 }
@@ -62,9 +63,11 @@ pub(in crate::session) async fn link<O: Os>(parts: &mut Parts<'_, O>) -> Result<
 /// What kind of link the session wants.
 pub(in crate::session) fn link_spec<O: Os>(parts: &Parts<'_, O>) -> Result<LinkSpec, Failure> {
     let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
+    let avoid = planned.wanted();
     Ok(LinkSpec {
         cidr: parts.config.tun_cidr,
-        avoid: planned.wanted(),
+        v6: avoid.iter().any(|net| matches!(net, IpNet::V6(_))),
+        avoid,
         mtu: MTU,
     })
 }
@@ -74,15 +77,14 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let zones = watch::Sender::new(Arc::new(Zones::new(&parts.zone_names(&plan))?));
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
-    let planned = parts.routes.as_ref();
-    let carries = parts.link.as_ref().is_some_and(|link| link.carries);
+    let routes = parts.routes.as_ref().map(|planned| planned.resolver());
     let local = LocalDns {
         zones: zones.subscribe(),
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
         stale: Arc::clone(&parts.stale),
-        hosts: planned.filter(|_| carries).map(RoutesKeeper::resolver),
+        hosts: routes.clone(),
         clock: parts.clock.clone(),
     };
     let local = Arc::new(local);
@@ -96,24 +98,26 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
         facts.inquiry = Some(inquiry);
         facts.places = Some(Arc::new(places));
     });
+    parts.watching = Some(Watching::start(Arc::clone(&found.originals)));
     parts.zones = Some(zones);
     parts.local = Some(Arc::clone(&local));
     if parts.config.mode == Mode::Proxy {
-        parts.serving = Some(Serving::unheard(&local));
         return Ok("within the session, on no port".to_owned());
     }
+    let routes = routes.ok_or_else(|| missing("routes"))?;
     let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
-    let taken = link.rest.take().ok_or_else(|| missing("link's sockets"))?;
-    let (udp, tcp, device) = take_sockets(taken)?;
-    link.device = Some(device);
-    parts.serving = Some(Serving::start(local, udp, tcp));
+    let device = link.device.take().ok_or_else(|| missing("device"))?;
+    let settings = Settings {
+        mtu: usize::from(link.mtu),
+        resolver: link.resolver.into(),
+        flows: FLOWS,
+    };
+    let opener = Arc::clone(&cluster.flows);
+    opener.warm();
+    let reachable = routes.reachable();
+    let netstack = Netstack::start(device.packets()?, settings, opener, reachable, local);
+    parts.netstack = Some(netstack);
     Ok(format!("{} by UDP and TCP", link.socket))
-}
-
-fn take_sockets(link: Link) -> Result<(UdpSocket, TcpListener, Tun), Failure> {
-    let udp = UdpSocket::from_std(link.udp)?;
-    let tcp = TcpListener::from_std(link.tcp)?;
-    Ok((udp, tcp, link.tun))
 }
 
 pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {

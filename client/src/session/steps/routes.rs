@@ -28,10 +28,6 @@ pub(in crate::session) async fn plan<O: Os>(parts: &mut Parts<'_, O>) -> Result<
 
 /// Sets what was planned.
 pub(in crate::session) async fn routes<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let carries = parts.link.as_ref().is_some_and(|link| link.carries);
-    if !carries {
-        return Ok("not set: the link carries no packets".to_owned());
-    }
     if let Err(failure) = parts.set_routes().await {
         tracing::info!(error = %failure.error, "the machine changed since it was read");
         parts.plan_routes().await?;

@@ -135,18 +135,6 @@ async fn lifecycle_16_a_network_that_is_taken_whole_is_an_error_before_the_link_
 }
 
 #[tokio::test]
-async fn w9_routes_wait_for_a_link_that_carries_packets() {
-    let mut world = World::new(|os, _| os.carries = false).await;
-    let session = world.start().await;
-    world.until_state("connected").await;
-    assert_eq!(world.os.intent().borrow().routes, []);
-    let status = world.status().await;
-    assert!(!status.routing.applied);
-    assert_eq!(status.routing.networks[0].network, "10.96.0.0/16");
-    session.abort();
-}
-
-#[tokio::test]
 async fn w9_another_network_of_the_machine_is_read_and_planned_around() {
     let mut world = World::new(|_, _| {}).await;
     let session = world.start().await;
