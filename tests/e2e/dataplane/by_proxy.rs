@@ -31,7 +31,7 @@ fn programs_that_are_told_reach_the_cluster_by_the_proxy_and_nothing_is_changed(
     let said = kubebridge_output(&world.lab, &["env", "-o", "json"])?;
     let said: serde_json::Value = serde_json::from_str(&said)?;
     let variable = |name: &str| {
-        let value = said["variables"][name].as_str();
+        let value = said["sessions"][0]["variables"][name].as_str();
         value
             .map(str::to_owned)
             .with_context(|| format!("no {name} in {said}"))
