@@ -35,7 +35,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 ];
 
 /// External crates that one of our packages alone may depend on.
-const OWNED_BY: [(&str, &[&str]); 8] = [
+const OWNED_BY: [(&str, &[&str]); 9] = [
     ("hickory-proto", &["kubebridge-dns"]),
     ("prost", &["kubebridge-proto"]),
     ("tonic-prost", &["kubebridge-proto"]),

@@ -9,7 +9,7 @@ const MOST_LINES: usize = 500;
 const MOST_ARCHITECTURE_LINES: usize = 150;
 
 /// Which paths alone may name an external crate: everything else goes through their types.
-const MAY_NAME: [(&str, &[&str]); 9] = [
+const MAY_NAME: [(&str, &[&str]); 10] = [
     ("hickory_proto::", &["dns/src/"]),
     ("prost::", &["proto/"]),
     (
