@@ -4,7 +4,7 @@
 //! is not in here is refused there, even if a packet arrives. How hosts get in is
 //! [`answered`](HostRoutes).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub struct Reachable {
     nets: Vec<IpNet>,
     /// Single hosts, and how long they stay.
     hosts: BTreeMap<IpAddr, Instant>,
+    /// Answered addresses that may not be routed: there is no use in asking again.
+    refused: BTreeSet<IpAddr>,
     holds: Holds,
 }
 
@@ -40,7 +42,24 @@ impl Reachable {
     #[must_use]
     pub fn new(mut nets: Vec<IpNet>, hosts: BTreeMap<IpAddr, Instant>, holds: Holds) -> Self {
         nets.sort_unstable();
-        Self { nets, hosts, holds }
+        Self {
+            nets,
+            hosts,
+            refused: BTreeSet::new(),
+            holds,
+        }
+    }
+
+    /// Adds what was asked for and is somebody else's.
+    #[must_use]
+    pub fn refusing(self, refused: BTreeSet<IpAddr>) -> Self {
+        Self { refused, ..self }
+    }
+
+    /// Tells whether the address was asked for in vain.
+    #[must_use]
+    pub fn refuses(&self, address: IpAddr) -> bool {
+        self.refused.contains(&address)
     }
 
     /// Tells whether a network of the set has the address.

@@ -145,8 +145,9 @@ impl Host for LocalHost {
         // DNS that cannot be set now must not keep names out of the hosts file.
         let set = self.apply_dns(dns.as_ref(), &mut applied).await;
         let written = self.write_hosts(Arc::clone(&self.wanted.hosts)).await;
-        set?;
+        // The first to be told: whoever hears of DNS alone knows that the routes are set.
         routed?;
+        set?;
         let written = written?;
         if written.changed {
             applied

@@ -9,10 +9,9 @@ use kubebridge_tests::{
     checks::Checks,
     control_plane::{ACCESS, AUDIENCE},
     dig::{Transport, dig},
-    lab::{AUTHORS, Lab, NODE},
-    product::{
-        Attempt, MANAGER_ACCOUNT, Manager, NAMESPACES, Session, kubebridge_output, token_flags,
-    },
+    lab::{AUTHORS, Lab},
+    product::{Attempt, Manager, NAMESPACES, Session, token_flags},
+    secured::{listen, make_certificates, network_manager, tls_flags},
     wait::until,
 };
 use traffic_manager::test_util::issuer::Issuer;
@@ -255,16 +254,14 @@ fn same<T: PartialEq + std::fmt::Debug>(got: T, wanted: T) -> Result<()> {
 #[test]
 fn a_session_over_a_network_takes_a_certificate_and_a_token() -> Result<()> {
     let lab = Lab::start()?;
-    for (out, host) in [("certs", NODE), ("strange", NODE)] {
-        let out = file(&lab, out);
-        kubebridge_output(&lab, &["certs", "--out", &out, "--host", host])?;
-    }
+    make_certificates(&lab, "certs")?;
+    make_certificates(&lab, "strange")?;
     let manager = network_manager(&lab)?;
     let tokens = token_flags(&lab, &NAMESPACES)?;
     let mut checks = Checks::new();
     refused(&lab, &tokens, &mut checks)?;
 
-    let options = [tls(&lab, "certs", "certs"), tokens].concat();
+    let options = [tls_flags(&lab, "certs", "certs"), tokens].concat();
     let session: Session<'_> = attempt(&lab, &options)?.connected()?;
     let resolver = session.resolver()?;
     let name = "authors.default.svc.cluster.local";
@@ -288,41 +285,6 @@ fn a_session_over_a_network_takes_a_certificate_and_a_token() -> Result<()> {
     Ok(())
 }
 
-fn file(lab: &Lab, name: &str) -> String {
-    lab.logs().join(name).display().to_string()
-}
-
-/// Where the manager listens for the network.
-fn listen() -> String {
-    format!("{NODE}:7443")
-}
-
-fn network_manager(lab: &Lab) -> Result<Manager> {
-    lab.api
-        .service_reader(&lab.node, MANAGER_ACCOUNT, &NAMESPACES)?;
-    let flags = [
-        "--namespace=default,shop".to_owned(),
-        format!("--grpc-listen={}", listen()),
-        format!("--tls-cert={}", file(lab, "certs/server.crt")),
-        format!("--tls-key={}", file(lab, "certs/server.key")),
-        format!("--tls-ca={}", file(lab, "certs/ca.crt")),
-    ];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let manager = Manager::launch_with(lab, MANAGER_ACCOUNT, &flags)?;
-    manager.ready(lab)?;
-    Ok(manager)
-}
-
-/// The flags of a connection with a client's certificate of one folder and the authority of another.
-fn tls(lab: &Lab, client: &str, authority: &str) -> Vec<String> {
-    vec![
-        format!("--manager={}", listen()),
-        format!("--tls-cert={}", file(lab, &format!("{client}/client.crt"))),
-        format!("--tls-key={}", file(lab, &format!("{client}/client.key"))),
-        format!("--tls-ca={}", file(lab, &format!("{authority}/ca.crt"))),
-    ]
-}
-
 fn attempt<'lab>(lab: &'lab Lab, options: &[String]) -> Result<Attempt<'lab>> {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     Attempt::start_with(lab, &NAMESPACES, &options)
@@ -333,21 +295,21 @@ fn refused(lab: &Lab, tokens: &[String], checks: &mut Checks) -> Result<()> {
     for (what, connection, tokens, code, said) in [
         (
             "without a token",
-            tls(lab, "certs", "certs"),
+            tls_flags(lab, "certs", "certs"),
             &[][..],
             77,
             "there is no token",
         ),
         (
             "with a strange certificate",
-            tls(lab, "strange", "certs"),
+            tls_flags(lab, "strange", "certs"),
             tokens,
             69,
             "traffic-manager at",
         ),
         (
             "to a strange server",
-            tls(lab, "certs", "strange"),
+            tls_flags(lab, "certs", "strange"),
             tokens,
             69,
             "invalid peer certificate",

@@ -9,6 +9,7 @@ mod background;
 mod bad_input;
 mod changes;
 mod credentials;
+mod dataplane;
 mod demo;
 mod dns_tools;
 mod dns_trace;

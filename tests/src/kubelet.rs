@@ -43,15 +43,15 @@ impl Kubelet {
     /// Registers the node and serves port-forwards to its Pods, of which there are none yet; makes
     /// the manager's namespace.
     pub fn start(lab: &Lab) -> Result<Self> {
-        Self::start_with(lab, &format!("{NODE}---{NAMESPACE}"))
+        Self::start_with(lab, Some(NAMESPACE))
     }
 
     /// As [`start`](Self::start), where the namespace is for somebody else to make.
     pub fn start_alone(lab: &Lab) -> Result<Self> {
-        Self::start_with(lab, NODE)
+        Self::start_with(lab, None)
     }
 
-    fn start_with(lab: &Lab, with: &str) -> Result<Self> {
+    fn start_with(lab: &Lab, namespace: Option<&str>) -> Result<Self> {
         let folder = lab.folder.path();
         let file = folder.join("pods");
         fs::write(&file, "")?;
@@ -67,16 +67,10 @@ impl Kubelet {
             .arg("--pods")
             .arg(&file);
         let daemon = Daemon::start("kubelet", &lab.logs(), command)?;
-        lab.api.apply(&lab.node, with)?;
-        patch_status(
-            lab,
-            &["node", "node"],
-            &format!(
-                r#"{{"addresses": [{{"type": "InternalIP", "address": "{}"}}],
-                "daemonEndpoints": {{"kubeletEndpoint": {{"Port": {PORT}}}}}}}"#,
-                crate::lab::NODE
-            ),
-        )?;
+        register_node(lab)?;
+        if let Some(namespace) = namespace {
+            lab.api.apply(&lab.node, namespace)?;
+        }
         daemon.until("the kubelet to listen", START, || {
             daemon
                 .log()?
@@ -164,6 +158,20 @@ spec:
         fs::rename(new, &self.file)?;
         Ok(())
     }
+}
+
+/// Makes the node known to the Kubernetes API; harmless when it is.
+pub(crate) fn register_node(lab: &Lab) -> Result<()> {
+    lab.api.apply(&lab.node, NODE)?;
+    patch_status(
+        lab,
+        &["node", "node"],
+        &format!(
+            r#"{{"addresses": [{{"type": "InternalIP", "address": "{}"}}],
+            "daemonEndpoints": {{"kubeletEndpoint": {{"Port": {PORT}}}}}}}"#,
+            crate::lab::NODE
+        ),
+    )
 }
 
 fn patch_status(lab: &Lab, object: &[&str], status: &str) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::{
     control_plane::ControlPlane,
     coredns::CoreDns,
     daemon::tail,
+    distance::{Distance, Shape},
     laptop::Laptop,
     lookup::Lookup,
     machine::{Machine, cable},
@@ -104,6 +105,8 @@ pub struct Lab {
     pub node: Machine,
     #[expect(dead_code, reason = "the wires go through it")]
     internet: Machine,
+    /// Between the laptop and the internet, if there is any.
+    pub distance: Option<Distance>,
     pub(crate) folder: TempDir,
     finished: bool,
 }
@@ -113,7 +116,7 @@ pub const LAPTOP: &str = "192.0.2.10";
 
 /// Where the cluster runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum Place {
     /// Somewhere else, with a DNS server of its own for outside names.
     Remote,
     /// On the laptop, as kind, k3d and minikube do it: CoreDNS sends outside names to the laptop's
@@ -121,7 +124,7 @@ enum Shape {
     Local,
 }
 
-impl Shape {
+impl Place {
     fn forward(self) -> &'static str {
         match self {
             Self::Remote => CLUSTER_OUTSIDE,
@@ -154,26 +157,31 @@ struct LaptopSide {
 impl Lab {
     /// Starts all parts and waits until each answers.
     pub fn start() -> Result<Self> {
-        Self::start_as(Shape::Remote)
+        Self::start_as(Place::Remote, None)
+    }
+
+    /// As [`start`](Self::start), with a distance between the laptop and everything else.
+    pub fn start_far(shape: Shape) -> Result<Self> {
+        Self::start_as(Place::Remote, Some(shape))
     }
 
     /// As [`start`](Self::start), with a cluster whose DNS leads to the laptop's own resolver.
     pub fn start_local() -> Result<Self> {
-        Self::start_as(Shape::Local)
+        Self::start_as(Place::Local, None)
     }
 
-    fn start_as(shape: Shape) -> Result<Self> {
+    fn start_as(place: Place, distance: Option<Shape>) -> Result<Self> {
         let parts = Parts::find()?;
         let folder = open_folder()?;
         let at = folder.path();
         let internet = Machine::start("internet", "echo 1 >/proc/sys/net/ipv4/ip_forward")?;
         let node = Machine::start("node", "")?;
         let laptop = Laptop::machine(at)?;
-        wire(&internet, &laptop, &node)?;
+        let distance = wire(at, &internet, &laptop, &node, distance)?;
 
         let (cluster, near) = thread::scope(|scope| {
-            let cluster = scope.spawn(|| cluster_side(&parts, at, &node, shape));
-            let near = laptop_side(&parts, at, &internet, laptop, shape);
+            let cluster = scope.spawn(|| cluster_side(&parts, at, &node, place));
+            let near = laptop_side(&parts, at, &internet, laptop, place);
             let cluster = cluster
                 .join()
                 .map_err(|_| anyhow!("the cluster's thread died"));
@@ -193,6 +201,7 @@ impl Lab {
             relay,
             node,
             internet,
+            distance,
             folder,
             finished: false,
         })
@@ -238,8 +247,18 @@ fn open_folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-fn wire(internet: &Machine, laptop: &Machine, node: &Machine) -> Result<()> {
-    cable((laptop, "eth0"), (internet, "laptop"))?;
+fn wire(
+    folder: &Path,
+    internet: &Machine,
+    laptop: &Machine,
+    node: &Machine,
+    shape: Option<Shape>,
+) -> Result<Option<Distance>> {
+    let (near, far) = ((laptop, "eth0"), (internet, "laptop"));
+    let distance = match shape {
+        None => cable(near, far).map(|()| None)?,
+        Some(shape) => Some(Distance::start(folder, near, far, shape)?),
+    };
     cable((node, "eth0"), (internet, "node"))?;
     internet.shell(&format!(
         "ip addr add 192.0.2.1/24 dev laptop
@@ -271,17 +290,17 @@ ip route add default via 198.51.100.1"
             Ok(())
         })?;
     }
-    Ok(())
+    Ok(distance)
 }
 
-fn cluster_side(parts: &Parts, at: &Path, node: &Machine, shape: Shape) -> Result<ClusterSide> {
+fn cluster_side(parts: &Parts, at: &Path, node: &Machine, place: Place) -> Result<ClusterSide> {
     let private = [(DOCS_TARGET, DOCS)];
     let logs = at.join("logs");
     let outside = Outside::start("cluster-outside", &logs, node, CLUSTER_OUTSIDE, &private)?;
     let api = ControlPlane::start(parts, at, node, NODE)?;
     api.apply(node, SERVICES)?;
     let kubeconfig = api.kubeconfig("coredns");
-    let coredns = CoreDns::start(parts, at, node, CLUSTER_DNS, &kubeconfig, shape.forward())?;
+    let coredns = CoreDns::start(parts, at, node, CLUSTER_DNS, &kubeconfig, place.forward())?;
     Ok(ClusterSide {
         api,
         coredns,
@@ -294,11 +313,11 @@ fn laptop_side(
     at: &Path,
     internet: &Machine,
     laptop: Machine,
-    shape: Shape,
+    place: Place,
 ) -> Result<LaptopSide> {
     Ok(LaptopSide {
         outside: Outside::start("outside", &at.join("logs"), internet, OUTSIDE_DNS, &[])?,
-        laptop: Laptop::start(parts, at, laptop, OUTSIDE_DNS, &shape.resolved())?,
+        laptop: Laptop::start(parts, at, laptop, OUTSIDE_DNS, &place.resolved())?,
         lookup: Lookup::build(at)?,
     })
 }

@@ -18,11 +18,13 @@ pub mod machine;
 pub mod control_plane;
 pub mod controllers;
 pub mod coredns;
+pub mod distance;
 pub mod kubelet;
 pub mod laptop;
 pub mod nameserver;
 pub mod outside;
 pub mod pod;
+pub mod pods;
 pub mod relay;
 
 pub mod wire;
@@ -38,6 +40,7 @@ pub mod background;
 pub mod lab;
 pub mod listening;
 pub mod product;
+pub mod secured;
 pub mod user;
 
 pub mod changes;

@@ -55,23 +55,20 @@ impl Parts {
     }
 }
 
-/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running program, or where
-/// that is a test, above it.
+/// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running test binary.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let folder = match env::var_os("KUBEBRIDGE_BIN_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            let own = env::current_exe()?;
-            let mut folders = own.ancestors().skip(1);
-            let found = folders.find(|folder| !folder.ends_with("deps"));
-            found.context("the program has no folder")?.to_owned()
-        }
+    let own = env::current_exe()?;
+    // A test is one folder below the programs.
+    let beside = own.ancestors().skip(1).take(2).map(Path::to_owned);
+    let folders: Vec<PathBuf> = match env::var_os("KUBEBRIDGE_BIN_DIR") {
+        Some(folder) => vec![folder.into()],
+        None => beside.collect(),
     };
-    let program = folder.join(name);
-    ensure!(
-        program.exists(),
-        "{} is not built: run tests/run, or cargo build --workspace --bins",
-        program.display()
-    );
-    Ok(program)
+    let mut programs = folders.iter().map(|folder| folder.join(name));
+    let found = programs.find(|program| program.is_file());
+    found.with_context(|| {
+        format!(
+            "{name} is not built in {folders:?}: run tests/run, or cargo build --workspace --bins"
+        )
+    })
 }

@@ -58,7 +58,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> 
             Err(refusal) => {
                 stream
                     .write_all(&reply(code(refusal), unspecified()))
-                    .await?
+                    .await?;
             }
         },
         Request::Associate => udp::associate(stream, shared).await?,

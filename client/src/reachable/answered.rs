@@ -63,7 +63,8 @@ impl HostRoutes {
         };
         let (addresses, is_known) = {
             let reachable = self.reachable.borrow();
-            let outside = reply.addresses().filter(|one| !reachable.covers(*one));
+            let is_outside = |one: &IpAddr| !reachable.covers(*one) && !reachable.refuses(*one);
+            let outside = reply.addresses().filter(is_outside);
             let addresses: Vec<_> = outside.collect();
             let lasts = |one: &IpAddr| {
                 reachable

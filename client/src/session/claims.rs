@@ -7,7 +7,7 @@ use kubebridge_platform::intent::HostsLine;
 
 use super::os::{Os, host_failure};
 use super::parts::Parts;
-use crate::apply::networks;
+use super::routes::wished;
 use crate::failure::Failure;
 use crate::status::{HostsLineReport, WithheldReport};
 
@@ -31,7 +31,7 @@ impl<O: Os> Parts<'_, O> {
             domain: cluster.session.cluster_domain.clone(),
             suffixes: self.config.domains.clone(),
             namespaces: self.config.namespaces.clone(),
-            networks: networks(&cluster.session),
+            networks: wished(&self.config.routes, &cluster.session),
         })
     }
 

@@ -203,6 +203,10 @@ pub(crate) fn not_repaired(error: HostError) -> Failure {
 /// Gives an error of the host its exit code and what helps.
 #[must_use]
 pub fn host_failure(error: HostError) -> Failure {
+    if let HostError::Clash(clash) = &error {
+        let hint = format!("kubebridge disconnect {}", clash.other);
+        return Failure::new(Exit::Busy, error).with_hint(hint);
+    }
     match error.kind() {
         Kind::Clash => Failure::new(Exit::Busy, error)
             .with_hint("kubebridge disconnect with the id of that session"),

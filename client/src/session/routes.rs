@@ -57,12 +57,16 @@ pub(super) struct RoutesKeeper {
     pub(super) way: Vec<IpAddr>,
     plan: Plan,
     services: watch::Receiver<RouteTable>,
+    /// Whether the Services were not looked through since the networks changed.
+    is_stale: bool,
     /// When the Services may be looked through again.
     not_before: Instant,
     holds: Holds,
     reachable: watch::Sender<Arc<Reachable>>,
     answered: mpsc::Receiver<Answered>,
     resolver: HostRoutes,
+    /// Answered addresses that the machine or the user has for something else.
+    refused: BTreeSet<IpAddr>,
     /// Answers that wait for what is being done.
     waiting: Vec<Answered>,
     /// Overlaps that were told already.
@@ -86,11 +90,13 @@ impl RoutesKeeper {
             way: Vec::new(),
             plan: Plan::default(),
             services,
+            is_stale: true,
             not_before: Instant::now(),
             holds: Holds::default(),
             reachable,
             answered,
             resolver,
+            refused: BTreeSet::new(),
             waiting: Vec::new(),
             told: BTreeSet::new(),
         }
@@ -110,6 +116,7 @@ impl RoutesKeeper {
     pub(super) fn follow(&mut self, session: &SessionInfo) -> bool {
         let networks = cluster_networks(session);
         let is_news = networks != self.cluster;
+        self.is_stale |= is_news;
         self.cluster = networks;
         is_news
     }
@@ -121,6 +128,10 @@ impl RoutesKeeper {
 
     /// Looks for `ClusterIP`s outside the known networks; tells whether they are others than before.
     pub(super) fn observe(&mut self) -> bool {
+        if !self.is_stale && !self.services.has_changed().unwrap_or(false) {
+            return false;
+        }
+        self.is_stale = false;
         let known: Vec<_> = self.cluster.keys().chain(&self.choice.include).collect();
         let table = self.services.borrow_and_update();
         let mut seen = BTreeMap::new();
@@ -159,6 +170,7 @@ impl RoutesKeeper {
         self.plan = plan;
         let may = may_host(&self.taken, &self.plan, &self.choice.exclude);
         self.hosts.retain(may);
+        self.refused.clear();
         Ok(())
     }
 
@@ -171,9 +183,13 @@ impl RoutesKeeper {
         self.hosts.expire(now, held);
         let may = may_host(&self.taken, &self.plan, &self.choice.exclude);
         for answered in &self.waiting {
-            for address in answered.addresses.iter().filter(|one| may(**one)) {
-                let (name, ttl) = (answered.name.as_str(), answered.ttl);
-                self.hosts.note(*address, name, ttl, now, held);
+            for address in &answered.addresses {
+                if may(*address) {
+                    let (name, ttl) = (answered.name.as_str(), answered.ttl);
+                    self.hosts.note(*address, name, ttl, now, held);
+                } else if self.refused.len() < MAX_HOSTS {
+                    self.refused.insert(*address);
+                }
             }
         }
     }
@@ -195,6 +211,7 @@ impl RoutesKeeper {
             .map(|(address, host)| (address, host.until));
         let nets = self.plan.routes.clone();
         let set = Reachable::new(nets, hosts.collect(), self.holds.clone());
+        let set = set.refusing(self.refused.clone());
         self.reachable.send_replace(Arc::new(set));
         self.let_go();
     }
@@ -287,6 +304,13 @@ impl RoutesKeeper {
         }
         all
     }
+}
+
+/// The networks a session is for, whatever the machine has of them.
+pub(super) fn wished(choice: &RouteChoice, session: &SessionInfo) -> Vec<IpNet> {
+    let cluster = cluster_networks(session).into_keys();
+    let wanted: Vec<_> = cluster.chain(choice.include.iter().copied()).collect();
+    routes::plan(&wanted, &Taken::default(), &choice.exclude).routes
 }
 
 fn cluster_networks(session: &SessionInfo) -> Wanted {

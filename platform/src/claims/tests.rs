@@ -91,9 +91,9 @@ fn wish() -> Intent {
         line(&["db.default.svc.alpha.local"]),
     ];
     Intent {
-        routes: Vec::new(),
         dns: Some(dns),
         hosts,
+        routes: vec!["10.112.0.0/12".parse().unwrap()],
     }
 }
 

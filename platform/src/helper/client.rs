@@ -125,7 +125,7 @@ impl HelperHost {
     fn answer(&mut self, frame: &Frame) -> Result<Option<Answer>, HelperError> {
         match frame.read()? {
             Told::Answer { number, outcome } => {
-                Ok(Some((number, outcome.map_err(HostError::from))))
+                Ok(Some((number, (*outcome).map_err(HostError::from))))
             }
             Told::Ending => {
                 self.state = State::Ending;

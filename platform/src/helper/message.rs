@@ -62,7 +62,7 @@ pub(super) enum Told {
     /// The answer to the question of that number.
     Answer {
         number: u64,
-        outcome: Result<Done, Trouble>,
+        outcome: Box<Result<Done, Trouble>>,
     },
     /// The helper undoes everything and ends, because of what it was sent.
     Refused(Violation),

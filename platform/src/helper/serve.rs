@@ -155,6 +155,7 @@ impl Helper {
             Err(error) => (Err(Trouble::from(error)), Vec::new()),
         };
         let beside: Vec<BorrowedFd<'_>> = beside.iter().map(AsFd::as_fd).collect();
+        let outcome = Box::new(outcome);
         let answer = Told::Answer { number, outcome };
         self.frames.send(&answer, &beside).await
     }

@@ -130,8 +130,9 @@ fn another_user_has_a_whole_session_by_the_helper_of_root() {
                 let mut host = host.unwrap();
                 host.take(&SessionId::random()).await.unwrap();
                 let mut link = host.open(&spec()).await.unwrap();
+                let device = packets(&mut link);
                 host.apply(&intent(Some(&link))).await.unwrap();
-                reaches(&packets(&mut link), link.resolver).await;
+                reaches(&device, link.resolver).await;
                 host.undo().await.unwrap();
             });
         };
@@ -199,8 +200,8 @@ fn wishes_for_what_is_not_the_sessions_are_refused_and_nothing_is_done() {
             let wish = LinkSpec {
                 cidr: Some(cidr.parse().unwrap()),
                 avoid: Vec::new(),
-                mtu,
                 v6: false,
+                mtu,
             };
             let refused = host.open(&wish).await.unwrap_err();
             assert_eq!(refused.kind(), Kind::Link, "{cidr} {mtu}: {refused:?}");

@@ -1,6 +1,6 @@
 //! Reading the machine for the routes, setting them, and following what changes.
 
-use kubebridge_platform::host::{Host, HostError};
+use kubebridge_platform::host::{Host, HostError, Kind};
 use kubebridge_platform::routes::Known;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -34,7 +34,10 @@ impl RoutesKeeper {
         };
         tokio::select! {
             Some(answered) = self.answered.recv(), if is_idle => self.waiting.push(answered),
-            () = changed => self.not_before = Instant::now() + PACE,
+            () = changed => {
+                self.is_stale = true;
+                self.not_before = Instant::now() + PACE;
+            }
             () = over => {}
         }
     }
@@ -127,7 +130,7 @@ impl<O: Os> Parts<'_, O> {
                 Ok(())
             }
             // The routes are set before the rest, which is tried again at the next drift.
-            Err(error @ (HostError::Dns(_) | HostError::Hosts(_))) => {
+            Err(error) if matches!(error.kind(), Kind::Dns | Kind::Hosts) => {
                 tracing::warn!(error = %host_failure(error).error, "not as wanted");
                 self.intent = wish;
                 keeper.publish();

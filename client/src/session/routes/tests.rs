@@ -66,6 +66,19 @@ async fn w9_what_each_route_is_for_is_told_also_of_neighbours_that_are_one() {
     );
 }
 
+#[test]
+fn lifecycle_09_what_the_user_leaves_out_is_not_claimed() {
+    let choice = RouteChoice {
+        include: nets(&["172.20.0.0/16"]),
+        exclude: nets(&["10.96.0.0/17"]),
+        ..RouteChoice::default()
+    };
+    assert_eq!(
+        wished(&choice, &session_info(&["10.96.0.0/16"])),
+        nets(&["10.96.128.0/17", "172.20.0.0/16"])
+    );
+}
+
 #[tokio::test]
 async fn w9_services_outside_are_bounded_and_told_once() {
     let services = (0..2000u32).map(|number| {
@@ -195,7 +208,15 @@ async fn f11_hosts_come_go_and_give_way_to_what_the_machine_needs() {
     assert!(reachable.borrow().admit(host, now).is_none());
     keeper.waiting = vec![answered(9)];
     keeper.renew_hosts(now);
+    keeper.publish();
     assert_eq!(keeper.routes(), nets(&["10.96.0.0/16"]));
+    let address = IpAddr::from([203, 0, 113, 9]);
+    assert!(reachable.borrow().refuses(address));
+    // Until the machine is another.
+    keeper.take(Taken::default());
+    keeper.replan().unwrap();
+    keeper.publish();
+    assert!(!reachable.borrow().refuses(address));
 }
 
 #[tokio::test(start_paused = true)]

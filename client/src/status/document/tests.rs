@@ -70,6 +70,18 @@ fn routing() -> RoutingReport {
     }
 }
 
+fn repairs() -> RepairsReport {
+    RepairsReport {
+        count: 1,
+        last: vec![RepairReport {
+            what: "link kb0 made anew".to_owned(),
+            unix_seconds: 1_795_972_800,
+            ago_seconds: 90,
+        }],
+        troubles: texts(&["configuring the system's DNS: the system bus is gone"]),
+    }
+}
+
 fn session() -> StatusReport {
     StatusReport {
         session: "0a1b2c3d".to_owned(),
@@ -135,15 +147,7 @@ fn session() -> StatusReport {
         },
         routing: routing(),
         kubernetes: namespaces(),
-        repairs: RepairsReport {
-            count: 1,
-            last: vec![RepairReport {
-                what: "link kb0 made anew".to_owned(),
-                unix_seconds: 1_795_972_800,
-                ago_seconds: 90,
-            }],
-            troubles: texts(&["configuring the system's DNS: the system bus is gone"]),
-        },
+        repairs: repairs(),
         steps: vec![StepReport {
             step: "link".to_owned(),
             detail: "kb0 198.19.248.1/30".to_owned(),

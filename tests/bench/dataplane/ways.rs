@@ -1,0 +1,225 @@
+//! The ways from the laptop to a Pod, each set up beside the others, and who does its work.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kubebridge_tests::daemon::Daemon;
+use kubebridge_tests::distance::Shape;
+use kubebridge_tests::lab::{Lab, NODE};
+use kubebridge_tests::machine::Machine;
+use kubebridge_tests::parts::{TESTS, program};
+use kubebridge_tests::pods::{Exposed, PodNetwork, serve};
+use kubebridge_tests::product::{Attempt, Manager, NAMESPACES, Session, token_flags};
+use kubebridge_tests::secured::{make_certificates, network_manager, tls_flags};
+use kubebridge_tests::wait::until;
+
+const START: Duration = Duration::from_secs(60);
+
+/// Where the peer is, for each way another Service of the same Pod, so that all can be up at once.
+const SERVICE: Exposed<'_> = Exposed {
+    name: "peer",
+    namespace: "default",
+    cluster_ip: "10.96.4.1",
+    ports: &[("main", "TCP", 9000, 9000)],
+    endpoints: &[POD],
+};
+const POD: &str = "10.244.1.41";
+/// A ClusterIP that sshuttle is told of, and nobody else.
+const BY_SSHUTTLE: &str = "10.96.5.1";
+/// What the packets of the TUN are for.
+const BY_PACKETS: &str = "10.96.6.1";
+
+/// One way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Direct,
+    Kubebridge,
+    Sshuttle,
+    Packets,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Direct,
+        Self::Kubebridge,
+        Self::Sshuttle,
+        Self::Packets,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "no tunnel",
+            Self::Kubebridge => "kubebridge",
+            Self::Sshuttle => "sshuttle",
+            Self::Packets => "packets over TCP",
+        }
+    }
+
+    /// Where the peer is by this way.
+    pub(crate) fn target(self) -> String {
+        let host = match self {
+            Self::Direct => NODE,
+            Self::Kubebridge => SERVICE.cluster_ip,
+            Self::Sshuttle => BY_SSHUTTLE,
+            Self::Packets => BY_PACKETS,
+        };
+        format!("{host}:9000")
+    }
+
+    /// Words in the command lines of the processes that do its work, on either machine.
+    pub(crate) fn processes(self) -> &'static [&'static str] {
+        match self {
+            Self::Direct => &[],
+            Self::Kubebridge => &["kubebridge", "traffic-manager"],
+            Self::Sshuttle => &["sshuttle", "ssh", "sshd", "python"],
+            Self::Packets => &["l3"],
+        }
+    }
+}
+
+/// All of it, up.
+pub(crate) struct Bench<'lab> {
+    pub(crate) lab: &'lab Lab,
+    #[expect(dead_code, reason = "they run as long as it lives")]
+    running: (PodNetwork, Machine, Vec<Daemon>, Manager),
+    #[expect(dead_code, reason = "it is connected as long as it lives")]
+    session: Session<'lab>,
+}
+
+/// Makes the lab, with a distance where one is asked for.
+pub(crate) fn lab(shape: Option<Shape>) -> Result<Lab> {
+    match shape {
+        Some(shape) => Lab::start_far(shape),
+        None => Lab::start(),
+    }
+}
+
+impl<'lab> Bench<'lab> {
+    /// Starts the peer and every way to it.
+    pub(crate) fn start(lab: &'lab Lab) -> Result<Self> {
+        let network = PodNetwork::start(lab)?;
+        let pod = network.pod(lab, "peer", POD)?;
+        let peer = program("peer")?.display().to_string();
+        let mut daemons = vec![serve(lab, &pod, 9000, &[&peer, "serve", "9000"])?];
+        for cluster_ip in [SERVICE.cluster_ip, BY_SSHUTTLE, BY_PACKETS] {
+            let name = format!("peer-{}", cluster_ip.replace('.', "-"));
+            let service = Exposed {
+                name: &name,
+                cluster_ip,
+                ..SERVICE
+            };
+            network.expose(lab, &service)?;
+        }
+        // Without a tunnel the node's own address leads to the Pod.
+        lab.node.shell(&format!(
+            "iptables -t nat -A PREROUTING -d {NODE} -p tcp --dport 9000 -j DNAT --to-destination {POD}:9000"
+        ))?;
+        daemons.extend(sshuttle(lab)?);
+        daemons.extend(packets(lab)?);
+        make_certificates(lab, "certs")?;
+        let manager = network_manager(lab)?;
+        let mut flags = tls_flags(lab, "certs", "certs");
+        flags.extend(token_flags(lab, &NAMESPACES)?);
+        flags.push(format!("--exclude-cidr={BY_SSHUTTLE}/32,{BY_PACKETS}/32"));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let session = Attempt::start_with(lab, &NAMESPACES, &flags)?.connected()?;
+        let bench = Self {
+            lab,
+            running: (network, pod, daemons, manager),
+            session,
+        };
+        for way in Way::ALL {
+            until(way.name(), START, || {
+                let said = bench.peer(&["connect", &way.target()])?;
+                ensure!(said == "connected", "{said}");
+                Ok(())
+            })?;
+        }
+        Ok(bench)
+    }
+
+    /// Runs the peer's client on the laptop.
+    pub(crate) fn peer(&self, words: &[&str]) -> Result<String> {
+        let program = program("peer")?.display().to_string();
+        let said = self
+            .lab
+            .laptop
+            .on()
+            .command("timeout")
+            .args(["-s", "KILL", "300"])
+            .arg(program)
+            .args(words)
+            .output()?;
+        ensure!(
+            said.status.success(),
+            "{words:?}: {}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+        Ok(String::from_utf8(said.stdout)?.trim().to_owned())
+    }
+}
+
+/// A real sshd on the node, and sshuttle on the laptop for one address.
+fn sshuttle(lab: &Lab) -> Result<Vec<Daemon>> {
+    let folder = lab.logs();
+    let at = folder.display();
+    lab.node.shell(&format!(
+        "mkdir -p -m 755 /run/sshd
+ssh-keygen -q -t ed25519 -N '' -f {at}/ssh-host
+ssh-keygen -q -t ed25519 -N '' -f {at}/ssh-user
+install -m 600 {at}/ssh-user.pub {at}/ssh-allowed"
+    ))?;
+    let mut command = lab.node.command("/usr/sbin/sshd");
+    command
+        .args(["-D", "-e", "-f", "/dev/null", "-p", "22", "-h"])
+        .arg(folder.join("ssh-host"))
+        .args(["-o", "StrictModes=no", "-o", "UsePAM=no", "-o"])
+        .arg(format!("AuthorizedKeysFile={at}/ssh-allowed"));
+    let sshd = Daemon::start("sshd", &folder, command)?;
+    let mut command = lab.laptop.on().command("/usr/bin/sshuttle");
+    command
+        .args(["--method=nft", "--disable-ipv6", "-r", &format!("root@{NODE}")])
+        .arg(format!("--ssh-cmd=ssh -i {at}/ssh-user -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"))
+        .arg(format!("{BY_SSHUTTLE}/32"));
+    let sshuttle = Daemon::start("sshuttle", &folder, command)?;
+    sshuttle.until_line("sshuttle to be connected", START, |line| {
+        line.contains("onnected")
+    })?;
+    Ok(vec![sshd, sshuttle])
+}
+
+/// The TUN at each end of one TCP connection; the node's end hides the laptop's addresses.
+fn packets(lab: &Lab) -> Result<Vec<Daemon>> {
+    let folder = lab.logs();
+    let program = folder.join("l3");
+    let source = Path::new(TESTS).join("c/l3.c");
+    let made = Command::new("gcc")
+        .args(["-O2", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status()?;
+    ensure!(made.success(), "l3.c does not compile");
+    let mut command = lab.node.command(&program);
+    command.args(["serve", "4789", "l3"]);
+    let far = Daemon::start("l3-node", &folder, command)?;
+    far.until_says("listening", START)?;
+    let mut command = lab.laptop.on().command(&program);
+    command.args(["connect", NODE, "4789", "l3"]);
+    let near = Daemon::start("l3-laptop", &folder, command)?;
+    near.until_says("connected", START)?;
+    let up = |machine: &Machine, address: &str| {
+        machine.shell(&format!(
+            "ip addr add {address}/30 dev l3; ip link set l3 up mtu 1500"
+        ))
+    };
+    up(&lab.node, "172.31.0.1").context("the node's TUN")?;
+    up(lab.laptop.on(), "172.31.0.2")?;
+    lab.laptop
+        .on()
+        .shell(&format!("ip route add {BY_PACKETS}/32 dev l3"))?;
+    lab.node
+        .shell("iptables -t nat -A POSTROUTING -s 172.31.0.0/30 -j MASQUERADE")?;
+    Ok(vec![far, near])
+}

@@ -1,0 +1,297 @@
+//! The asking end: one word, one thing looked at, one line about it.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::errno;
+use crate::pattern::Pattern;
+use crate::server::{send, take};
+
+/// How long one datagram may take there and back before it is sent again.
+const DATAGRAM_TIME: Duration = Duration::from_secs(2);
+/// How often one datagram is sent.
+const DATAGRAM_TRIES: usize = 5;
+/// What an echo holds: many small pieces, so that a cut meets one.
+const HELD_PIECE: usize = 4096;
+
+async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(to).await.context("connect")?;
+    stream.set_nodelay(true)?;
+    stream.write_all(format!("{line}\n").as_bytes()).await?;
+    Ok(stream)
+}
+
+/// Runs one flow of each number and waits for all.
+async fn each<F>(flows: u64, flow: impl Fn(u64) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let mut all = JoinSet::new();
+    for number in 0..flows {
+        let work = flow(number);
+        all.spawn(async move { work.await.with_context(|| format!("flow {number}")) });
+    }
+    while let Some(ended) = all.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+fn moved(bytes: u64, start: Instant) -> String {
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = bytes as f64 * 8.0 / seconds / 1e6;
+    format!("bytes={bytes} seconds={seconds:.3} mbit={rate:.1}")
+}
+
+pub(crate) async fn down(to: SocketAddr, bytes: u64, flows: u64) -> Result<String> {
+    let start = Instant::now();
+    each(flows, |seed| async move {
+        let mut stream = ask(to, &format!("send {bytes} {seed}")).await?;
+        take(&mut stream, &mut Pattern::new(seed), bytes).await
+    })
+    .await?;
+    Ok(moved(bytes * flows, start))
+}
+
+pub(crate) async fn up(to: SocketAddr, bytes: u64, flows: u64) -> Result<String> {
+    let start = Instant::now();
+    each(flows, |seed| async move {
+        let mut stream = ask(to, &format!("take {bytes} {seed}")).await?;
+        send(&mut stream, &mut Pattern::new(seed), bytes).await?;
+        stream.shutdown().await?;
+        must_say(&mut stream, "right\n").await
+    })
+    .await?;
+    Ok(moved(bytes * flows, start))
+}
+
+async fn must_say(stream: &mut TcpStream, words: &str) -> Result<()> {
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await?;
+    ensure!(said == words, "it says {said:?} instead of {words:?}");
+    Ok(())
+}
+
+pub(crate) async fn ping(to: SocketAddr, count: usize) -> Result<String> {
+    let mut stream = ask(to, "echo").await?;
+    let mut times = Vec::with_capacity(count);
+    for number in 0..count {
+        let (sent, mut back) = ([number as u8], [0]);
+        let start = Instant::now();
+        stream.write_all(&sent).await?;
+        stream.read_exact(&mut back).await?;
+        times.push(start.elapsed());
+        ensure!(sent == back, "another byte");
+    }
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_micros();
+    Ok(format!(
+        "p50_us={} p95_us={} p99_us={}",
+        at(0.5),
+        at(0.95),
+        at(0.99)
+    ))
+}
+
+pub(crate) async fn rate(to: SocketAddr, time: Duration, flows: u64) -> Result<String> {
+    let (start, count) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let counting = Arc::clone(&count);
+    each(flows, move |_| {
+        let count = Arc::clone(&counting);
+        async move {
+            while start.elapsed() < time {
+                let mut stream = ask(to, "echo").await?;
+                stream.write_all(b"x").await?;
+                stream.shutdown().await?;
+                must_say(&mut stream, "x").await?;
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    })
+    .await?;
+    let count = count.load(Ordering::Relaxed);
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    Ok(format!("connections={count} per_second={rate:.0}"))
+}
+
+/// Waits until nobody holds our input any more.
+async fn input_ends() -> Result<()> {
+    let reading = || io::copy(&mut io::stdin(), &mut io::sink());
+    tokio::task::spawn_blocking(reading).await??;
+    Ok(())
+}
+
+pub(crate) async fn hold(to: SocketAddr, flows: u64) -> Result<String> {
+    let (over, _) = tokio::sync::watch::channel(false);
+    let (over, moved) = (Arc::new(over), Arc::new(AtomicU64::new(0)));
+    let (listening, counting) = (Arc::clone(&over), Arc::clone(&moved));
+    let holding = tokio::spawn(async move {
+        each(flows, move |seed| {
+            let (over, count) = (listening.subscribe(), Arc::clone(&counting));
+            async move { echo_until(to, seed, over, &count).await }
+        })
+        .await
+    });
+    crate::say("holding");
+    input_ends().await?;
+    // Nobody listens only when all have failed, which is told below.
+    let _ = over.send(true);
+    holding.await??;
+    Ok(format!(
+        "flows={flows} bytes={}",
+        moved.load(Ordering::Relaxed)
+    ))
+}
+
+/// Sends a piece and reads it back, again and again, and then the end.
+async fn echo_until(
+    to: SocketAddr,
+    seed: u64,
+    over: tokio::sync::watch::Receiver<bool>,
+    moved: &AtomicU64,
+) -> Result<()> {
+    let mut stream = ask(to, "echo").await?;
+    let (mut there, mut back) = (Pattern::new(seed), Pattern::new(seed));
+    let (mut piece, mut got, mut scratch) = (vec![0; HELD_PIECE], vec![0; HELD_PIECE], Vec::new());
+    while !*over.borrow() {
+        there.fill(&mut piece);
+        let at = back.position();
+        let told = || format!("after {at} bytes");
+        stream.write_all(&piece).await.with_context(told)?;
+        stream.read_exact(&mut got).await.with_context(told)?;
+        ensure!(back.goes_on(&got, &mut scratch), "other bytes after {at}");
+        moved.fetch_add(HELD_PIECE as u64, Ordering::Relaxed);
+    }
+    stream.shutdown().await?;
+    must_say(&mut stream, "").await
+}
+
+pub(crate) async fn idle(to: SocketAddr, flows: u64) -> Result<String> {
+    let mut open = Vec::new();
+    for number in 0..flows {
+        let mut stream = ask(to, "echo")
+            .await
+            .with_context(|| format!("flow {number}"))?;
+        stream.write_all(b"x").await?;
+        let mut back = [0];
+        let read = stream.read_exact(&mut back).await;
+        read.with_context(|| format!("flow {number}"))?;
+        open.push(stream);
+    }
+    crate::say(&format!("open={flows}"));
+    input_ends().await?;
+    for stream in &mut open {
+        stream.write_all(b"y").await?;
+        let mut back = [0];
+        stream.read_exact(&mut back).await?;
+    }
+    Ok("all well".to_owned())
+}
+
+pub(crate) async fn half_close(to: SocketAddr) -> Result<String> {
+    // Our end first: what was sent before comes back after it.
+    let mut stream = ask(to, "echo").await?;
+    stream.write_all(b"before the end").await?;
+    stream.shutdown().await?;
+    must_say(&mut stream, "before the end").await?;
+    // Its end first: we may still write, and it takes it.
+    let mut stream = ask(to, "send 3 0").await?;
+    take(&mut stream, &mut Pattern::new(0), 3).await?;
+    stream.shutdown().await?;
+    Ok("both ways".to_owned())
+}
+
+pub(crate) async fn reset(to: SocketAddr) -> Result<String> {
+    let mut stream = ask(to, "reset").await?;
+    let mut byte = [0];
+    let there = match stream.read(&mut byte).await {
+        Ok(count) => format!("{count} bytes and no reset"),
+        Err(error) => errno::name(&error),
+    };
+    // And the other way: a reset of ours, which nobody answers.
+    ask(to, "echo").await?.set_zero_linger()?;
+    Ok(there)
+}
+
+pub(crate) async fn tiny(to: SocketAddr) -> Result<String> {
+    let mut stream = ask(to, "take 2000 9").await?;
+    let (mut pattern, mut byte) = (Pattern::new(9), [0]);
+    for _ in 0..2000 {
+        pattern.fill(&mut byte);
+        stream.write_all(&byte).await?;
+    }
+    stream.shutdown().await?;
+    must_say(&mut stream, "right\n").await?;
+    Ok("2000 writes".to_owned())
+}
+
+/// Writes to somebody who never reads, until nothing more is taken.
+pub(crate) async fn stall(to: SocketAddr) -> Result<String> {
+    let mut stream = ask(to, "stall").await?;
+    let piece = vec![0; HELD_PIECE];
+    let mut taken = 0;
+    while let Ok(written) = timeout(DATAGRAM_TIME, stream.write(&piece)).await {
+        taken += written?;
+    }
+    crate::say(&format!("stalled after {taken} bytes"));
+    input_ends().await?;
+    Ok("over".to_owned())
+}
+
+pub(crate) async fn connect(to: SocketAddr) -> String {
+    match TcpStream::connect(to).await {
+        Ok(_) => "connected".to_owned(),
+        Err(error) => errno::name(&error),
+    }
+}
+
+pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(to).await?;
+    let mut resent = 0;
+    for seed in 0..count {
+        let mut sent = vec![0; bytes];
+        Pattern::new(seed as u64).fill(&mut sent);
+        let mut tries = 0;
+        while !echoed(&socket, &sent).await? {
+            tries += 1;
+            ensure!(tries < DATAGRAM_TRIES, "datagram {seed} never came back");
+        }
+        resent += tries;
+    }
+    Ok(format!("datagrams={count} resent={resent}"))
+}
+
+/// Whether the datagram came back in time; others may come first.
+async fn echoed(socket: &UdpSocket, sent: &[u8]) -> Result<bool> {
+    let mut got = vec![0; 65_535];
+    let outcome: Result<Result<usize, io::Error>, _> = timeout(DATAGRAM_TIME, async {
+        socket.send(sent).await?;
+        loop {
+            let count = socket.recv(&mut got).await?;
+            if got[..count] == *sent {
+                return Ok(count);
+            }
+        }
+    })
+    .await;
+    match outcome {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(error)) => bail!("{}", errno::name(&error)),
+        Err(_) => Ok(false),
+    }
+}
