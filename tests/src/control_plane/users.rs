@@ -45,6 +45,7 @@ kind: ClusterRole
 metadata: {{name: {name}}}
 rules:
 - {{apiGroups: [''], resources: [services, namespaces], verbs: [list, watch]}}
+- {{apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -193,6 +194,7 @@ kind: Role
 metadata: {{name: {name}, namespace: {namespace}}}
 rules:
 - {{apiGroups: [''], resources: [services], verbs: [list, watch]}}
+- {{apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
