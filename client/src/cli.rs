@@ -16,10 +16,14 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
 use crate::failure::{Exit, Failure};
+use crate::forward::{MOST, Wanted};
+use crate::proxy::Target;
 
 pub(crate) use explain::is_later_flag;
 pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
-pub use values::{DnsChoice, HostsForm, ManagerAddress, Namespace, Output, Progress, TokenFile};
+pub use values::{
+    DnsChoice, HostsForm, ManagerAddress, Mode, Namespace, Output, Progress, TokenFile,
+};
 
 /// Connects a laptop to a Kubernetes cluster.
 #[derive(Clone, Debug, Parser, PartialEq)]
@@ -111,6 +115,12 @@ pub enum Command {
     /// Ask the session about names
     #[command(subcommand)]
     Dns(DnsCommand),
+    /// Follow the way to a destination: name, route, permission, dial, endpoints
+    Trace(TraceArgs),
+    /// Print the variables that send programs to the proxy of a session with `--mode proxy`
+    Env,
+    /// Have ports of this machine lead to services while the command runs
+    Forward(ForwardArgs),
     /// Change the namespaces of the session, which goes on meanwhile
     Namespace(NamespaceArgs),
     /// Show a manager and a session at work on loopback, without cluster or root
@@ -191,6 +201,22 @@ pub enum DnsCommand {
     Upstreams,
 }
 
+/// Options of `trace`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct TraceArgs {
+    /// Where the way leads
+    #[arg(value_name = "HOST:PORT")]
+    pub target: Target,
+}
+
+/// Options of `forward`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct ForwardArgs {
+    /// Service and port, and the port of 127.0.0.1 that leads there: the same by default, 0 for any
+    #[arg(value_name = "SVC[.NS]:PORT[=LOCAL]", required = true, num_args = 1..=MOST)]
+    pub ports: Vec<Wanted>,
+}
+
 /// A name and a record type.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct QuestionArgs {
@@ -214,6 +240,9 @@ pub struct ConnectArgs {
     /// Say what would be changed on this machine, and change nothing
     #[arg(long, env = "KUBEBRIDGE_DRY_RUN", value_parser = FalseyValueParser::new(), conflicts_with = "program")]
     pub dry_run: bool,
+    /// How programs get into the cluster
+    #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_MODE")]
+    pub mode: Mode,
     /// How the system's DNS is pointed at the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
     pub dns: DnsChoice,

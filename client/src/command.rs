@@ -3,7 +3,10 @@
 //! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
 
 mod dns;
+mod env;
+mod forward;
 mod namespace;
+mod trace;
 mod which;
 
 use std::future::Future;
@@ -54,6 +57,9 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         Command::Uninstall(arguments) => install::uninstall(arguments, &cli.global).await,
         Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
+        Command::Trace(arguments) => return trace::run(arguments, &cli.global).await,
+        Command::Env => env::run(&cli.global).await,
+        Command::Forward(arguments) => forward::run(arguments, &cli.global).await,
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,
         Command::Dns(asked) => dns::run(asked, &cli.global).await,
         Command::Demo(arguments) => demo::demo(arguments, &cli.global).await,

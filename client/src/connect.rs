@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::access::{NoTokens, TokenFiles, TokenSource};
 use crate::background;
 use crate::cli::{
-    ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Namespace, Output, TokenFile,
+    ConnectArgs, DnsChoice, Global, HostsForm, ManagerAddress, Mode, Namespace, Output, TokenFile,
 };
 use crate::cluster::{AccountTokens, Cluster, Environment, PortForward, Source};
 use crate::command::leftovers;
@@ -48,6 +48,8 @@ pub struct Config {
     pub namespaces: Vec<String>,
     /// Suffixes outside the cluster domain that are resolved in the cluster.
     pub domains: Vec<String>,
+    /// How programs get into the cluster.
+    pub mode: Mode,
     /// How the system's DNS is pointed at the cluster.
     pub dns: DnsChoice,
     /// Which names go into the hosts file.
@@ -74,6 +76,7 @@ impl Config {
         let ConnectArgs {
             manager,
             foreground: _,
+            mode,
             dns,
             hosts,
             probe,
@@ -115,6 +118,7 @@ impl Config {
             target,
             namespaces: names,
             domains: domains.clone(),
+            mode: *mode,
             dns: *dns,
             hosts: *hosts,
             probe: probe.clone(),
@@ -341,14 +345,20 @@ fn namespaces(given: &[Namespace]) -> Vec<String> {
 ///
 /// It could not be connected, or not everything could be undone.
 pub async fn connect(arguments: &ConnectArgs, global: &Global) -> Result<u8, Failure> {
-    if arguments.dry_run {
+    if arguments.dry_run && arguments.mode == Mode::Proxy {
+        Err(Failure::usage(
+            "--mode proxy changes nothing on this machine: there is nothing to plan",
+        ))
+    } else if arguments.dry_run {
         dry_run(arguments, global).await.map(|()| 0)
     } else if !arguments.program.is_empty() {
         beside_program(arguments, global).await
     } else if arguments.foreground {
         foreground(arguments, global).await.map(|()| 0)
     } else {
-        background::command::connect().await.map(|()| 0)
+        background::command::connect(arguments.mode)
+            .await
+            .map(|()| 0)
     }
 }
 

@@ -1,8 +1,10 @@
-//! What `kubebridge dns …` asks a session: one question with or without its story, its caches, its upstreams.
+//! What `kubebridge dns …` and `trace` ask a session: one question with or without its story, its
+//! caches, its upstreams, and the way to a destination.
 //!
 //! It answers on the control socket, with plain data ([`report`]); how that looks is [`text`]'s. It
 //! asks nothing of the operating system, and changes nothing but the session's own memory.
 
+pub mod path;
 pub mod report;
 pub(crate) mod text;
 

@@ -206,4 +206,4 @@ impl Serving {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,6 +7,7 @@
 //! It changes nothing on the machine, and knows neither sessions nor DNS.
 
 mod dial;
+mod env;
 mod http;
 mod password;
 mod request;
@@ -29,8 +30,9 @@ use tracing::Instrument;
 use crate::flows::Opener;
 use crate::task::Essential;
 
+pub use env::EnvReport;
 pub use password::Password;
-pub use request::Host;
+pub use request::{Host, Target};
 
 /// Connections at once: as many as a session may have flows.
 const CONNECTIONS: usize = 1024;

@@ -15,6 +15,8 @@ pub mod run;
 mod steps;
 mod writing;
 
+use crate::cli::Mode;
+
 /// The steps of connecting, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
@@ -38,6 +40,8 @@ pub enum Step {
     Routes,
     /// Ask it one name of the cluster and one outside.
     Probe,
+    /// Start the proxy.
+    Proxy,
     /// Point the machine's DNS at it.
     PointOs,
     /// Write the hosts lines.
@@ -48,7 +52,7 @@ pub enum Step {
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Recover,
         Self::ReadDns,
         Self::Dial,
@@ -59,6 +63,7 @@ impl Step {
         Self::Resolver,
         Self::Routes,
         Self::Probe,
+        Self::Proxy,
         Self::PointOs,
         Self::Hosts,
         Self::Verify,
@@ -78,6 +83,7 @@ impl Step {
             Self::Resolver => "resolver",
             Self::Routes => "routes",
             Self::Probe => "probe",
+            Self::Proxy => "proxy",
             Self::PointOs => "system DNS",
             Self::Hosts => "hosts",
             Self::Verify => "verify",
@@ -96,8 +102,27 @@ impl Step {
             | Self::Link
             | Self::Resolver
             | Self::Routes
+            | Self::Proxy
             | Self::PointOs
             | Self::Hosts => false,
+        }
+    }
+
+    /// Whether a session in a mode has the step; those it has not are passed over.
+    #[must_use]
+    pub fn is_of(self, mode: Mode) -> bool {
+        match (mode, self) {
+            (
+                _,
+                Self::Recover
+                | Self::ReadDns
+                | Self::Dial
+                | Self::OpenSession
+                | Self::Resolver
+                | Self::Probe,
+            ) => true,
+            (Mode::Proxy, step) => step == Self::Proxy,
+            (Mode::Tun, step) => step != Self::Proxy,
         }
     }
 
@@ -121,6 +146,12 @@ pub enum Undo {
 }
 
 impl Undo {
+    /// Whether a session in a mode has anything of the kind to undo.
+    #[must_use]
+    pub fn is_of(self, mode: Mode) -> bool {
+        mode == Mode::Tun || self == Self::CloseSession
+    }
+
     /// The name in progress, errors and status.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -293,7 +324,9 @@ fn undo_from(reached: Step, ending: Ending) -> (State, Option<Effect>) {
         Step::Dial | Step::OpenSession | Step::Claim | Step::Plan => {
             undo(Undo::CloseSession, ending)
         }
-        Step::Link | Step::Resolver | Step::Routes | Step::Probe => undo(Undo::RemoveLink, ending),
+        Step::Link | Step::Resolver | Step::Routes | Step::Probe | Step::Proxy => {
+            undo(Undo::RemoveLink, ending)
+        }
         Step::PointOs | Step::Hosts | Step::Verify => undo(Undo::RestoreHost, ending),
     }
 }

@@ -18,12 +18,15 @@ pub use routing::RoutingReport;
 use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure, chain};
 use crate::flows::FlowsStatus;
+use crate::forward::ForwardReport;
+use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::proxy::EnvReport;
 
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
-    dns_upstreams_document, hosts_document, namespace_document, recover_document, routes_document,
-    status_document, version_document,
+    dns_upstreams_document, env_document, forward_document, hosts_document, namespace_document,
+    recover_document, routes_document, status_document, trace_document, version_document,
 };
 pub use text::{hosts_text, namespaces_text, routes_text, status_text};
 
@@ -64,6 +67,18 @@ pub enum Request {
         /// How.
         change: Change,
     },
+    /// To follow the way to a destination.
+    Trace {
+        /// `HOST:PORT`.
+        target: String,
+    },
+    /// What sends programs to its proxy, with the password.
+    Env {},
+    /// To listen on ports of loopback for as long as the connection lives.
+    Forward {
+        /// `HOST:PORT=LOCAL` each.
+        ports: Vec<String>,
+    },
     /// To end.
     Disconnect {},
 }
@@ -88,11 +103,20 @@ pub enum Reply {
     DnsUpstreams(UpstreamsReport),
     /// To [`Request::Namespace`], when it is done.
     Namespace(NamespacesReport),
-    /// To [`Request::Namespace`], when all is as it was.
+    /// To [`Request::Trace`].
+    Trace(Box<PathReport>),
+    /// To [`Request::Env`].
+    Env(EnvReport),
+    /// To [`Request::Forward`], when all ports listen.
+    Forward(ForwardReport),
+    /// To [`Request::Namespace`] and [`Request::Forward`], when all is as it was, and to
+    /// [`Request::Env`] without a proxy.
     NotChanged(NotChanged),
-    /// To [`Request::Disconnect`], for each thing undone.
+    /// To [`Request::Disconnect`], for each thing undone; to [`Request::Forward`], for each
+    /// connection that led nowhere.
     Progress(String),
-    /// To [`Request::Disconnect`], last: all is undone, or what could not be.
+    /// To [`Request::Disconnect`], last: all is undone, or what could not be. To
+    /// [`Request::Forward`]: the session ends.
     Ended(Option<String>),
     /// To anything else.
     Refused(String),
@@ -111,7 +135,7 @@ pub struct NamespacesReport {
     pub trouble: Option<String>,
 }
 
-/// Why the namespaces of a session are as they were.
+/// Why a session is as it was.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct NotChanged {
     /// The reason.

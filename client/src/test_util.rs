@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::routes::RouteTable;
 
+pub(crate) mod fake_cluster;
 mod fake_link;
 pub(crate) mod fake_manager;
 pub(crate) mod fake_os;

@@ -1,5 +1,6 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
+mod by_proxy;
 mod tunnel;
 mod workloads;
 

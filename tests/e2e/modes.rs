@@ -31,7 +31,7 @@ fn connect_without_dns_uses_hosts_lines_and_refusals_change_nothing() -> Result<
         "a network address without TLS",
         ends_with(&lab, &["connect", "--manager", "10.0.0.7:7080"], 64),
     );
-    let later = [&connect[..], &["--mode", "proxy"]].concat();
+    let later = [&connect[..], &["--retake"]].concat();
     checks.that("a flag that is not built yet", ends_with(&lab, &later, 64));
     checks.that(
         "nothing changed",

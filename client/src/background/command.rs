@@ -13,6 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use super::{HELPED, NAME, Order, Word};
+use crate::cli::Mode;
 use crate::connect::{STOPS, signals};
 use crate::failure::{Exit, Failure};
 use crate::helper;
@@ -26,13 +27,13 @@ const SELF: &str = "/proc/self/exe";
 /// # Errors
 ///
 /// It could not be connected, and everything is undone.
-pub async fn connect() -> Result<(), Failure> {
+pub async fn connect(mode: Mode) -> Result<(), Failure> {
     let (sender, mut stops) = mpsc::channel(STOPS);
     // From here on nothing is left half-way: an interrupt is passed on.
     let _signals = signals(sender)?;
     // While there is a terminal to ask for a password on.
     let helper = tokio::select! {
-        helper = helper::start() => helper?,
+        helper = helper_for(mode) => helper?,
         _ = stops.recv() => return Err(was_interrupted()),
     };
     let Process {
@@ -66,6 +67,14 @@ pub async fn connect() -> Result<(), Failure> {
                 None => return Err(died(&mut child)),
             }
         }
+    }
+}
+
+/// Nothing has to be done by root for a proxy.
+async fn helper_for(mode: Mode) -> Result<Option<OwnedFd>, Failure> {
+    match mode {
+        Mode::Tun => helper::start().await,
+        Mode::Proxy => Ok(None),
     }
 }
 

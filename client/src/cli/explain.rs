@@ -9,22 +9,19 @@ use super::Parsed;
 use crate::failure::Failure;
 
 /// Flags of the design whose feature is not there yet.
-const LATER_FLAGS: [&str; 3] = ["--mode", "--retake", "--anonymize"];
+const LATER_FLAGS: [&str; 2] = ["--retake", "--anonymize"];
 
 /// Values of `--dns` whose feature is not there yet.
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 9] = [
+const LATER_COMMANDS: [&str; 6] = [
     "clean",
     "completions",
     "doctor",
-    "env",
-    "forward",
     "gather-logs",
     "host",
     "install-recovery",
-    "trace",
 ];
 
 /// Turns clap's outcome into text to print (help) or a usage failure.

@@ -35,6 +35,7 @@ fn connect_has_the_defaults_of_the_design() {
 
     assert_eq!(connect.dns, DnsChoice::Auto);
     assert_eq!(connect.hosts, HostsForm::Namespaced);
+    assert_eq!(connect.mode, Mode::Tun);
     assert_eq!(connect.manager, None);
     assert_eq!(global.output, Output::Text);
     assert!(global.namespaces.is_empty());
@@ -81,6 +82,27 @@ fn dns_takes_a_name_and_a_type() {
 }
 
 #[test]
+fn forward_and_trace_take_hosts_and_ports() {
+    let forward = run(&["forward", "authors:9080", "db.shop:5432=0"]).unwrap();
+    let ports = ["authors:9080=9080", "db.shop:5432=0"];
+    let ports = ports.map(|text| text.parse().unwrap()).to_vec();
+    assert_eq!(forward.command, Command::Forward(ForwardArgs { ports }));
+    let trace = run(&["trace", "authors.shop:9080"]).unwrap();
+    let target = "authors.shop:9080".parse().unwrap();
+    assert_eq!(trace.command, Command::Trace(TraceArgs { target }));
+    for wrong in [
+        &["forward"][..],
+        &["forward", "authors"],
+        &["forward", "authors:80=x"],
+        &["trace", "authors"],
+        &["trace", "fd00::1:80"],
+        &["env", "x"],
+    ] {
+        assert_eq!(run(wrong).unwrap_err().exit, Exit::Usage, "{wrong:?}");
+    }
+}
+
+#[test]
 fn wrong_arguments_exit_64_and_name_what_is_wrong() {
     let table: [(&[&str], &str); 12] = [
         (&["connect", "--hostz", "off"], "--hostz"),
@@ -90,7 +112,7 @@ fn wrong_arguments_exit_64_and_name_what_is_wrong() {
         (&["conect"], "conect"),
         (&[], "subcommand"),
         (&["connect", "--include-cidr", "10.0.0.0/99"], "/99"),
-        (&["connect", "--mode=proxy"], "--mode is not built yet"),
+        (&["connect", "--mode=vpn"], "vpn"),
         (
             &["connect", "--dns", "takeover"],
             "--dns takeover is not built yet",
@@ -123,7 +145,7 @@ fn commands_that_are_not_there_yet_are_not_listed() {
 #[test]
 fn a_flag_beats_the_file_and_the_file_beats_the_default() {
     let file = config(
-        "hosts: off\ndns: hosts-only\nmanager: 127.0.0.1:7080\nnamespace: [shop, default]\nforeground: true\ninclude-cidr: [172.20.7.9/16, 'fd00::/112']\nexclude-cidr: 10.96.7.1\n",
+        "mode: proxy\nhosts: off\ndns: hosts-only\nmanager: 127.0.0.1:7080\nnamespace: [shop, default]\nforeground: true\ninclude-cidr: [172.20.7.9/16, 'fd00::/112']\nexclude-cidr: 10.96.7.1\n",
     );
     let path = file.path().to_str().unwrap();
 
@@ -132,6 +154,7 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
     assert_eq!(connect.dns, DnsChoice::Off);
     assert_eq!(connect.hosts, HostsForm::Off);
     assert_eq!(connect.manager, Some("127.0.0.1:7080".parse().unwrap()));
+    assert_eq!(connect.mode, Mode::Proxy);
     assert!(connect.foreground);
     let words = |nets: &[kubebridge_platform::IpNet]| format!("{nets:?}");
     assert_eq!(words(&connect.include), "[172.20.0.0/16, fd00::/112]");
@@ -156,7 +179,7 @@ fn a_bad_file_exits_78_and_names_the_key() {
             "hostss: off\n",
             "unknown key `hostss`, the nearest is `hosts`",
         ),
-        ("mode: a\n", "the key `mode` is not built yet"),
+        ("retake: a\n", "the key `retake` is not built yet"),
         ("hosts: sometimes\n", "sometimes"),
         ("foreground: perhaps\n", "`foreground` is true or false"),
         ("hosts: {a: b}\n", "`hosts` has no usable value"),

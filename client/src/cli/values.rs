@@ -31,6 +31,16 @@ pub enum Progress {
     Quiet,
 }
 
+/// How programs get into the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// All of them, by a link of this machine; root sets it up.
+    #[default]
+    Tun,
+    /// Those that are told to, by a proxy on loopback; nothing of this machine is changed.
+    Proxy,
+}
+
 /// How the system's DNS is pointed at the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DnsChoice {

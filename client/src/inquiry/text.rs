@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::path::PathReport;
 use super::report::{
     AnswerReport, FlushReport, QueryReport, StepReport, TraceReport, UpstreamReport,
     UpstreamsReport,
@@ -62,6 +63,25 @@ pub(crate) fn query_text(report: &QueryReport) -> String {
     if text.is_empty() {
         let rcode = words_of_code(&report.answer);
         let _ = writeln!(text, "# {} {}: {rcode}", report.name, report.rtype);
+    }
+    text
+}
+
+/// Shows the way to a destination.
+#[must_use]
+pub(crate) fn path_text(report: &PathReport) -> String {
+    let steps = report.steps.iter().map(|step| {
+        let took = step
+            .took_micros
+            .map(|took| format!("{} ms", took as f64 / 1000.0));
+        let (name, verdict) = (step.step.clone(), step.verdict.clone());
+        [name, verdict, took.unwrap_or_default(), step.detail.clone()]
+    });
+    let mut text = format!("{} (session {})\n", report.target, report.session);
+    text.push_str(&table(&steps.collect::<Vec<_>>()));
+    row(&mut text, "verdict", &report.verdict);
+    if let Some(help) = &report.help {
+        row(&mut text, "help", help);
     }
     text
 }

@@ -19,9 +19,9 @@ use crate::zones::ZoneNames;
 
 mod explained;
 
-struct World {
-    resolver: Arc<LocalDns>,
-    control: Control,
+pub(crate) struct World {
+    pub(crate) resolver: Arc<LocalDns>,
+    pub(crate) control: Control,
     script: Arc<Script>,
     manager: Option<FakeManager>,
     originals: LoopbackServer,
@@ -35,7 +35,9 @@ impl World {
         Self::with(move |packet| Some(cluster.reply_to(packet))).await
     }
 
-    async fn with(cluster: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn with(
+        cluster: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&asked);
         let script = Script::new(move |packet| {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 
 use kubebridge_dns::name::Name;
 
@@ -40,9 +41,11 @@ impl fmt::Display for Host {
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) host: Host,
-    pub(crate) port: u16,
+pub struct Target {
+    /// The host.
+    pub host: Host,
+    /// The port, never 0.
+    pub port: u16,
 }
 
 impl Target {
@@ -53,6 +56,15 @@ impl Target {
         let is_bare_v6 = host.contains(':') && !host.starts_with('[');
         let host = Host::parse(host).filter(|_| !is_bare_v6)?;
         Some(Self { host, port })
+    }
+}
+
+/// Reads `HOST:PORT`, with an IPv6 address in brackets.
+impl FromStr for Target {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text).ok_or("expected HOST:PORT")
     }
 }
 

@@ -58,9 +58,16 @@ impl<O: Os> Parts<'_, O> {
         ))
     }
 
-    /// Drops the connection to the manager.
+    /// Ends the proxy, and drops the connection to the manager.
     pub(super) async fn close_session(&mut self) -> Result<String, Failure> {
         self.channel = None;
+        self.board.note(|facts| facts.proxy = None);
+        if let Some(proxy) = self.proxy.take() {
+            proxy.stop().await;
+        }
+        if let Some(watching) = self.watching.take() {
+            watching.stop().await;
+        }
         if let Some(cluster) = self.cluster.take() {
             cluster.flows.stop().await;
             cluster.control.stop().await;

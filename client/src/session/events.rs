@@ -16,6 +16,7 @@ use super::{Event, Health, Stop};
 use crate::control::Tunnel;
 use crate::local_dns::Watching;
 use crate::netstack::Netstack;
+use crate::proxy::Proxy;
 use crate::status::server::Server;
 
 impl<O: Os> Parts<'_, O> {
@@ -26,6 +27,7 @@ impl<O: Os> Parts<'_, O> {
             hosts,
             netstack,
             watching,
+            proxy,
             server,
             watch,
             second_look,
@@ -41,6 +43,7 @@ impl<O: Os> Parts<'_, O> {
             () = routes_due(routes.as_mut(), clock.asleep()) => Event::ReachChanged,
             () = broken(netstack.as_mut()) => Event::Stop(Stop::Broken),
             () = unwatched(watching.as_mut()) => Event::Stop(Stop::Broken),
+            () = closed(proxy.as_mut()) => Event::Stop(Stop::Broken),
             () = unheard(server.as_mut()) => Event::Stop(Stop::Broken),
             () = lost(host.as_mut()) => Event::Stop(Stop::Broken),
             () = at(*second_look) => Event::Drifted,
@@ -105,6 +108,14 @@ async fn hosts_due(hosts: Option<&mut HostsKeeper>) -> Event {
             Ok(()) => Event::RoutesChanged,
             Err(_) => Event::Stop(Stop::Broken),
         },
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the proxy serves no longer.
+async fn closed(proxy: Option<&mut Proxy>) {
+    match proxy {
+        Some(proxy) => proxy.ended().await,
         None => std::future::pending().await,
     }
 }

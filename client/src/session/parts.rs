@@ -27,10 +27,11 @@ use crate::control::way::Reach;
 use crate::control::{Control, Tunnel};
 use crate::failure::Failure;
 use crate::flows::Flows;
-use crate::local_dns::Watching;
+use crate::local_dns::{LocalDns, Watching};
 use crate::netstack::Netstack;
 use crate::originals::Originals;
 use crate::progress::Reporter;
+use crate::proxy::Proxy;
 use crate::stale::StaleAnswers;
 use crate::status::board::Board;
 use crate::status::server::Server;
@@ -58,6 +59,8 @@ pub(super) struct Parts<'os, O: Os> {
     /// What reads the link, with the resolver in it.
     pub(super) netstack: Option<Netstack<Packets>>,
     pub(super) watching: Option<Watching>,
+    pub(super) local: Option<Arc<LocalDns>>,
+    pub(super) proxy: Option<Proxy>,
     /// Where the resolver's queries go.
     pub(super) zones: Option<watch::Sender<Arc<Zones>>>,
     pub(super) intent: Intent,
@@ -138,6 +141,8 @@ impl<'os, O: Os> Parts<'os, O> {
             link: None,
             netstack: None,
             watching: None,
+            local: None,
+            proxy: None,
             zones: None,
             intent: Intent::default(),
             routes: None,
@@ -165,6 +170,7 @@ impl<'os, O: Os> Parts<'os, O> {
             Step::Resolver => steps::resolver(self),
             Step::Routes => steps::routes(self).await,
             Step::Probe => steps::probe(self).await,
+            Step::Proxy => steps::proxy(self).await,
             Step::PointOs => steps::point_os(self).await,
             Step::Hosts => steps::hosts(self).await,
             Step::Verify => steps::verify(self).await,

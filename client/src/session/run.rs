@@ -189,6 +189,9 @@ impl<O: Os> Runner<'_, O> {
     }
 
     async fn run_step(&mut self, step: Step) -> Event {
+        if !step.is_of(self.parts.config.mode) {
+            return Event::Done;
+        }
         let start = Instant::now();
         let work = self.parts.step(step);
         tokio::pin!(work);
@@ -219,6 +222,9 @@ impl<O: Os> Runner<'_, O> {
     }
 
     async fn undo(&mut self, undo: Undo) {
+        if !undo.is_of(self.parts.config.mode) {
+            return;
+        }
         let start = Instant::now();
         let outcome = match undo {
             Undo::Linger => self.linger().await,

@@ -1,6 +1,7 @@
 //! The steps of connecting: each creates one part of the session and says what it found.
 
 mod manager;
+mod proxy;
 mod resolver;
 mod routes;
 mod settings;
@@ -11,20 +12,31 @@ use kubebridge_platform::host::{Host, HostDnsMode, ResolvedVia};
 
 use super::os::{Os, not_repaired};
 use super::parts::{Found, Parts};
-use crate::cli::DnsChoice;
+use crate::cli::{DnsChoice, Mode};
 use crate::failure::{Exit, Failure};
+use crate::helper;
 use crate::originals::Originals;
 use crate::status::server::{self, Server};
 
 pub(super) use manager::{dial, open_session};
+pub(super) use proxy::proxy;
 pub(super) use resolver::{link, link_spec, probe, resolver};
 pub(super) use routes::{plan, routes};
 pub(super) use settings::{hosts, point_os, verify};
 
 pub(super) async fn recover<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
-    let host = parts.os.take(&parts.id).await?;
-    let host = parts.host.insert(host);
-    let repaired = host.recover().await.map_err(not_repaired)?;
+    let repaired = match parts.config.mode {
+        Mode::Tun => {
+            let host = parts.os.take(&parts.id).await?;
+            let host = parts.host.insert(host);
+            host.recover().await.map_err(not_repaired)?
+        }
+        // What a dead session left is repaired by one that may change the machine.
+        Mode::Proxy => {
+            helper::prepare(parts.os.runtime())?;
+            Vec::new()
+        }
+    };
     server::remove_dead(parts.os.runtime());
     let server = Server::start(
         parts.os.runtime(),
@@ -61,7 +73,12 @@ pub(super) async fn claim<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Fai
 pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let dns = parts.os.read_dns().await?;
     let choice = parts.config.dns;
-    let points_os = points_os(choice, dns.mode).map_err(|failure| Failure {
+    let is_proxy = parts.config.mode == Mode::Proxy;
+    let points_os = match is_proxy {
+        true => Ok(false),
+        false => points_os(choice, dns.mode),
+    };
+    let points_os = points_os.map_err(|failure| Failure {
         error: failure.error.context(dns.reasons.join("; ")),
         ..failure
     })?;
@@ -72,7 +89,7 @@ pub(super) async fn read_dns<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, 
         .map(ToString::to_string)
         .collect();
     let found = mode_words(dns.mode);
-    if choice == DnsChoice::Auto && !points_os {
+    if choice == DnsChoice::Auto && !points_os && !is_proxy {
         parts.warn_once(format!(
             "no split DNS here ({found}): cluster names resolve through hosts entries only"
         ));

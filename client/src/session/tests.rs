@@ -48,7 +48,7 @@ fn the_machine_is_touched_only_after_the_probe_and_verified_last() {
 #[test]
 fn a_failed_step_undoes_what_was_reached_in_reverse() {
     let host = [Undo::RestoreHost, Undo::RemoveLink, Undo::CloseSession];
-    let table: [(Step, &[Undo]); 13] = [
+    let table: [(Step, &[Undo]); 14] = [
         (Step::Recover, &[]),
         (Step::ReadDns, &[]),
         (Step::Dial, &host[2..]),
@@ -59,6 +59,7 @@ fn a_failed_step_undoes_what_was_reached_in_reverse() {
         (Step::Resolver, &host[1..]),
         (Step::Routes, &host[1..]),
         (Step::Probe, &host[1..]),
+        (Step::Proxy, &host[1..]),
         (Step::PointOs, &host),
         (Step::Hosts, &host),
         (Step::Verify, &host),

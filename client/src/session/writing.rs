@@ -1,5 +1,6 @@
 //! Writing what the session wants of the machine: DNS settings and hosts lines.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use kubebridge_platform::host::{Applied, Host, Kind};
@@ -12,6 +13,7 @@ use super::parts::{Parts, SECOND_LOOK};
 use super::steps::missing;
 use crate::apply::{DnsPlan, HostsPolicy, dns_plan, networks};
 use crate::before::Lookback;
+use crate::cli::Mode;
 use crate::failure::{Exit, Failure};
 use crate::status::board::Followed;
 use crate::zones::{ZoneNames, Zones};
@@ -197,14 +199,20 @@ impl<O: Os> Parts<'_, O> {
         Ok(())
     }
 
-    /// The DNS settings for the cluster as it is known now; `None` before there is a link.
+    /// The DNS settings for the cluster as it is known now; `None` before there is a link, if there
+    /// shall be one.
     pub(super) fn dns_plan(&self) -> Option<DnsPlan> {
-        let (cluster, link) = (self.cluster.as_ref()?, self.link.as_ref()?);
+        let cluster = self.cluster.as_ref()?;
+        let resolver = match self.config.mode {
+            Mode::Tun => self.link.as_ref()?.resolver,
+            // Nobody is pointed there: the plan is for the names alone.
+            Mode::Proxy => Ipv4Addr::UNSPECIFIED,
+        };
         Some(dns_plan(
             &cluster.session,
             &self.config.namespaces,
             &self.config.domains,
-            link.resolver.into(),
+            resolver.into(),
         ))
     }
 

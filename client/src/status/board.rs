@@ -1,13 +1,12 @@
 //! Where a session writes down what `status` and `routes` tell.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubebridge_platform::host::Kind;
 use kubebridge_platform::{Clock, HostError};
-use kubebridge_proto::explain::Freshness;
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -26,14 +25,16 @@ use crate::control::namespaces::{Change, Changes};
 use crate::control::{Opened, Tunnel};
 use crate::failure::{Exit, Failure};
 use crate::flows::Flows;
-use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
-use crate::inquiry::{Inquiry, Question};
+use crate::inquiry::Inquiry;
+use crate::places::SessionPlaces;
+use crate::proxy::Password;
 use crate::routes::RouteTable;
 use crate::session::{State, Step};
 use crate::skew;
 use crate::stale::StaleAnswers;
-use crate::zones::{Destination, shadowed};
+use crate::zones::shadowed;
 
+mod answers;
 mod reports;
 
 /// Repairs told one by one; older ones are only counted.
@@ -107,6 +108,10 @@ pub struct Facts {
     pub stale: Option<Arc<StaleAnswers>>,
     /// Connections into the cluster.
     pub flows: Option<Arc<Flows>>,
+    /// Where the destinations of proxies and forwards are.
+    pub places: Option<Arc<SessionPlaces>>,
+    /// The proxy.
+    pub proxy: Option<ProxyFacts>,
     /// What answers questions about names.
     pub inquiry: Option<Arc<Inquiry>>,
     /// The hosts file.
@@ -125,6 +130,15 @@ pub struct Facts {
     pub log: Option<String>,
     /// What another session has.
     pub withheld: Option<WithheldReport>,
+}
+
+/// A proxy, and what its clients have to know.
+#[derive(Debug)]
+pub struct ProxyFacts {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its password.
+    pub password: Password,
 }
 
 /// What was put back, and what could not be.
@@ -319,63 +333,6 @@ impl Board {
         }
     }
 
-    /// Resolves a name and tells how.
-    ///
-    /// # Errors
-    ///
-    /// The question is none, or there is no resolver yet.
-    pub async fn trace(
-        &self,
-        question: &Question,
-        freshness: Freshness,
-    ) -> Result<TraceReport, String> {
-        let inquiry = self.inquiry()?;
-        let session = &self.identity.session;
-        let mut report = inquiry.trace(session, question, freshness).await?;
-        let now = self.clock.now();
-        let facts = self.facts.lock();
-        report.system_dns = facts.dns.applied;
-        let has_name = |line: &&HostsLineReport| {
-            let mut names = line.names.iter();
-            names.any(|name| name.eq_ignore_ascii_case(&report.name))
-        };
-        report.hosts = facts.lines.iter().find(has_name).cloned();
-        if report.rule.destination == Destination::Cluster {
-            let tunnel = facts.tunnel.as_ref();
-            report.tunnel = tunnel.map(|tunnel| tunnel_report(&tunnel.borrow(), now));
-        }
-        Ok(report)
-    }
-
-    /// Resolves a name.
-    ///
-    /// # Errors
-    ///
-    /// The question is none, or there is no resolver yet.
-    pub async fn query(&self, question: &Question) -> Result<QueryReport, String> {
-        let inquiry = self.inquiry()?;
-        inquiry.query(&self.identity.session, question).await
-    }
-
-    /// Forgets the answers that the session keeps.
-    ///
-    /// # Errors
-    ///
-    /// There is no resolver yet.
-    pub fn flush(&self) -> Result<FlushReport, String> {
-        Ok(self.inquiry()?.flush(&self.identity.session))
-    }
-
-    /// Reports the upstreams of both ends.
-    ///
-    /// # Errors
-    ///
-    /// There is no resolver yet.
-    pub async fn upstreams(&self) -> Result<UpstreamsReport, String> {
-        let inquiry = self.inquiry()?;
-        Ok(inquiry.upstreams(&self.identity.session).await)
-    }
-
     /// Changes the session's namespaces, and waits until the machine has followed.
     ///
     /// # Errors
@@ -411,11 +368,6 @@ impl Board {
             kubernetes,
             trouble,
         })
-    }
-
-    fn inquiry(&self) -> Result<Arc<Inquiry>, String> {
-        let inquiry = self.facts.lock().inquiry.clone();
-        inquiry.ok_or_else(|| "the session has no resolver yet".to_owned())
     }
 
     /// Reports the Services.

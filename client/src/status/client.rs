@@ -15,8 +15,11 @@ use super::server::{SOCKET, sessions_folder};
 use super::{HostsListReport, NamespacesReport, Reply, Request, RoutesReport, StatusReport};
 use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure};
+use crate::forward::{ForwardReport, Wanted};
 use crate::helper::{Runtime, runtimes};
+use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::proxy::{EnvReport, Target};
 
 /// How long a session may take to answer a question about itself: it answers from memory.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -241,6 +244,49 @@ impl Session {
         }
     }
 
+    /// Asks for what sends programs to the proxy.
+    ///
+    /// # Errors
+    ///
+    /// There is no proxy, or the session went away.
+    pub async fn env(mut self) -> Result<EnvReport, Failure> {
+        match self.ask(Request::Env {}, ANSWER_TIME).await? {
+            Reply::Env(report) => Ok(report),
+            Reply::NotChanged(refusal) => Err(refusal.into()),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
+    /// Has the way to a destination followed.
+    ///
+    /// # Errors
+    ///
+    /// The session went away, refused, or said something else.
+    pub async fn path(mut self, target: &Target) -> anyhow::Result<PathReport> {
+        let target = target.to_string();
+        match self.ask(Request::Trace { target }, NAME_TIME).await? {
+            Reply::Trace(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has ports of loopback lead into the cluster until the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// No port listens, or the session went away.
+    pub async fn forward(mut self, ports: &[Wanted]) -> Result<Forwarding, Failure> {
+        let ports = ports.iter().map(ToString::to_string).collect();
+        match self.ask(Request::Forward { ports }, NAME_TIME).await? {
+            Reply::Forward(report) => Ok(Forwarding {
+                report,
+                session: self,
+            }),
+            Reply::NotChanged(refusal) => Err(refusal.into()),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
     /// Ends the session and waits until everything is undone and its process is gone.
     ///
     /// # Errors
@@ -261,6 +307,9 @@ impl Session {
                 | Reply::DnsFlush(_)
                 | Reply::DnsUpstreams(_)
                 | Reply::Namespace(_)
+                | Reply::Trace(_)
+                | Reply::Env(_)
+                | Reply::Forward(_)
                 | Reply::NotChanged(_)
                 | Reply::Refused(_)) => {
                     return Err(unexpected(&other));
@@ -306,6 +355,33 @@ impl Session {
     }
 }
 
+/// Ports that listen.
+#[derive(Debug)]
+pub struct Forwarding {
+    /// Which, and where they lead.
+    pub report: ForwardReport,
+    session: Session,
+}
+
+impl Forwarding {
+    /// Waits for a connection that led nowhere, and says why; `None` when the session has ended.
+    /// May be dropped and called again.
+    ///
+    /// # Errors
+    ///
+    /// The session said something else.
+    pub async fn next(&mut self) -> anyhow::Result<Option<String>> {
+        match self.session.lines.next_line().await? {
+            None => Ok(None),
+            Some(line) => match serde_json::from_str(&line)? {
+                Reply::Progress(trouble) => Ok(Some(trouble)),
+                Reply::Ended(_) => Ok(None),
+                other => Err(unexpected(&other)),
+            },
+        }
+    }
+}
+
 fn unexpected(reply: &Reply) -> anyhow::Error {
     match reply {
         Reply::Refused(reason) => anyhow::anyhow!("the session refused: {reason}"),
@@ -317,6 +393,9 @@ fn unexpected(reply: &Reply) -> anyhow::Error {
         | Reply::DnsFlush(_)
         | Reply::DnsUpstreams(_)
         | Reply::Namespace(_)
+        | Reply::Trace(_)
+        | Reply::Env(_)
+        | Reply::Forward(_)
         | Reply::NotChanged(_)
         | Reply::Progress(_)
         | Reply::Ended(_) => {

@@ -7,7 +7,10 @@ use kubebridge_platform::{Leftover, Recovered};
 use serde::Serialize;
 
 use super::{HostsListReport, NamespacesReport, RoutesReport, StatusReport};
+use crate::forward::ForwardReport;
+use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::proxy::EnvReport;
 use crate::skew::CLIENT;
 
 /// What dead sessions left on the machine, as far as this user may know.
@@ -80,6 +83,24 @@ pub fn hosts_document(sessions: &[HostsListReport], leftovers: &Leftovers) -> St
 #[must_use]
 pub fn namespace_document(sessions: &[NamespacesReport]) -> String {
     sessions_document("kubebridge.namespace/v1", sessions, &Leftovers::default())
+}
+
+/// Makes the object `forward` prints when its ports listen.
+#[must_use]
+pub fn forward_document(sessions: &[ForwardReport]) -> String {
+    sessions_document("kubebridge.forward/v1", sessions, &Leftovers::default())
+}
+
+/// Makes the object `env` prints.
+#[must_use]
+pub fn env_document(sessions: &[EnvReport]) -> String {
+    sessions_document("kubebridge.env/v1", sessions, &Leftovers::default())
+}
+
+/// Makes the object `trace` prints.
+#[must_use]
+pub fn trace_document(sessions: &[PathReport], leftovers: &Leftovers) -> String {
+    sessions_document("kubebridge.trace/v1", sessions, leftovers)
 }
 
 /// Makes the object `dns trace` prints.

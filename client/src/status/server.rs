@@ -12,19 +12,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubebridge_proto::explain::Freshness;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use self::forwarding::forward;
 use super::board::{Board, Phase};
 use super::{Reply, Request};
 use crate::background::log::{LOG, OLDER};
 use crate::inquiry::Question;
+use crate::proxy::Target;
 use crate::session::{State, Stop};
+
+mod forwarding;
 
 /// The socket's name in the session's folder.
 pub(super) const SOCKET: &str = "control.sock";
@@ -36,6 +40,8 @@ const CREATE_TRIES: u32 = 3;
 const REQUEST_BYTES: u64 = 4096;
 /// Clients at once: a handful of terminals and a status bar.
 const CLIENTS: usize = 16;
+/// Clients that have ports forwarded: they stay, and may not take the place of others.
+const FORWARDERS: usize = 8;
 /// How long a client may take to ask.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the last words may take to be read.
@@ -207,6 +213,7 @@ async fn serve(
     shutdown: CancellationToken,
 ) {
     let room = Arc::new(Semaphore::new(CLIENTS));
+    let forwarders = Arc::new(Semaphore::new(FORWARDERS));
     let mut clients = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -225,21 +232,31 @@ async fn serve(
             continue;
         };
         let (board, stops) = (Arc::clone(&board), stops.clone());
+        let seat = Seat {
+            place,
+            forwarders: Arc::clone(&forwarders),
+        };
         clients.spawn(async move {
-            if let Err(error) = attend(stream, &board, &stops).await {
+            if let Err(error) = attend(stream, &board, &stops, seat).await {
                 tracing::debug!(%error, "control client gone");
             }
-            drop(place);
         });
     }
     // Those who wait for the end are told it now; nobody else has long to wait.
     while clients.join_next().await.is_some() {}
 }
 
+/// A client's place among the others, and those for clients that stay.
+struct Seat {
+    place: OwnedSemaphorePermit,
+    forwarders: Arc<Semaphore>,
+}
+
 async fn attend(
     mut stream: UnixStream,
     board: &Board,
     stops: &mpsc::Sender<Stop>,
+    seat: Seat,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {
@@ -260,7 +277,8 @@ async fn attend(
             request @ (Request::DnsTrace { .. }
             | Request::DnsQuery { .. }
             | Request::DnsFlush {}
-            | Request::DnsUpstreams {}),
+            | Request::DnsUpstreams {}
+            | Request::Trace { .. }),
         ) => {
             let reply = about_names(request, board).await;
             send(&mut stream, &reply.unwrap_or_else(Reply::Refused)).await
@@ -271,6 +289,21 @@ async fn attend(
                 Err(failure) => Reply::NotChanged(failure.into()),
             };
             send(&mut stream, &reply).await
+        }
+        Ok(Request::Env {}) => {
+            let reply = match board.env() {
+                Ok(report) => Reply::Env(report),
+                Err(failure) => Reply::NotChanged(failure.into()),
+            };
+            send(&mut stream, &reply).await
+        }
+        Ok(Request::Forward { ports }) => {
+            let Ok(_place) = seat.forwarders.try_acquire_owned() else {
+                let words = format!("{FORWARDERS} commands forward ports already");
+                return send(&mut stream, &Reply::Refused(words)).await;
+            };
+            drop(seat.place);
+            forward(&mut stream, board, &ports).await
         }
         Ok(Request::Disconnect {}) => disconnect(&mut stream, board, stops).await,
         Err(error) => {
@@ -302,11 +335,17 @@ async fn about_names(request: Request, board: &Board) -> Result<Reply, String> {
             Ok(Reply::DnsQuery(report))
         }
         Request::DnsFlush {} => board.flush().map(Reply::DnsFlush),
+        Request::Trace { target } => {
+            let target = Target::parse(&target).ok_or("expected HOST:PORT")?;
+            Ok(Reply::Trace(Box::new(board.path(&target).await?)))
+        }
         Request::DnsUpstreams {} => board.upstreams().await.map(Reply::DnsUpstreams),
         Request::Status {}
         | Request::Routes {}
         | Request::Hosts {}
         | Request::Namespace { .. }
+        | Request::Env {}
+        | Request::Forward { .. }
         | Request::Disconnect {} => Err("not about names".to_owned()),
     }
 }
@@ -337,7 +376,7 @@ async fn disconnect(
     }
 }
 
-async fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     stream.write_all(&line).await

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::access::TokenFiles;
-use crate::cli::{DnsChoice, HostsForm, Progress};
+use crate::cli::{DnsChoice, HostsForm, Mode, Progress};
 use crate::connect::Target;
 use crate::control::namespaces::Change;
 use crate::probe::{Finding, ask};
@@ -56,6 +56,7 @@ impl World {
             target: at(manager.address),
             namespaces: vec!["default".to_owned()],
             domains: Vec::new(),
+            mode: Mode::Tun,
             dns: DnsChoice::Auto,
             hosts: HostsForm::Namespaced,
             probe: None,
@@ -623,4 +624,5 @@ async fn w12_a_refused_namespace_changes_nothing_on_the_machine() {
     session.abort();
 }
 
+mod proxying;
 mod routing;

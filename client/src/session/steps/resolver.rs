@@ -9,10 +9,12 @@ use kubebridge_platform::net::IpNet;
 use tokio::sync::watch;
 
 use super::missing;
+use crate::cli::Mode;
 use crate::failure::{Exit, Failure};
 use crate::inquiry::Inquiry;
 use crate::local_dns::{LocalDns, Watching};
 use crate::netstack::{Netstack, Settings};
+use crate::places::SessionPlaces;
 use crate::probe::{self, Finding};
 use crate::session::os::{Os, host_failure};
 use crate::session::parts::{LinkUp, Parts, link_words};
@@ -75,51 +77,65 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     let zones = watch::Sender::new(Arc::new(Zones::new(&parts.zone_names(&plan))?));
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
-    let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
-    let planned = parts.routes.as_ref().ok_or_else(|| missing("routes"))?;
+    let routes = parts.routes.as_ref().map(|planned| planned.resolver());
     let local = LocalDns {
         zones: zones.subscribe(),
         routes: cluster.control.routes(),
         exchange: cluster.control.exchange(),
         originals: Arc::clone(&found.originals),
         stale: Arc::clone(&parts.stale),
-        hosts: Some(planned.resolver()),
+        hosts: routes.clone(),
         clock: parts.clock.clone(),
     };
-    let opener = Arc::clone(&cluster.flows);
-    opener.warm();
-    let reachable = planned.resolver().reachable();
+    let local = Arc::new(local);
+    let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
+    let places = SessionPlaces::new(
+        Arc::clone(&local),
+        cluster.control.session(),
+        parts.config.routes.clone(),
+    );
+    parts.board.note(|facts| {
+        facts.inquiry = Some(inquiry);
+        facts.places = Some(Arc::new(places));
+    });
+    parts.watching = Some(Watching::start(Arc::clone(&found.originals)));
+    parts.zones = Some(zones);
+    parts.local = Some(Arc::clone(&local));
+    if parts.config.mode == Mode::Proxy {
+        return Ok("within the session, on no port".to_owned());
+    }
+    let routes = routes.ok_or_else(|| missing("routes"))?;
+    let link = parts.link.as_mut().ok_or_else(|| missing("link"))?;
     let device = link.device.take().ok_or_else(|| missing("device"))?;
     let settings = Settings {
         mtu: usize::from(link.mtu),
         resolver: link.resolver.into(),
         flows: FLOWS,
     };
-    let local = Arc::new(local);
-    let inquiry = Arc::new(Inquiry::new(Arc::clone(&local), cluster.control.calls()));
-    parts.board.note(|facts| facts.inquiry = Some(inquiry));
-    parts.watching = Some(Watching::start(Arc::clone(&found.originals)));
+    let opener = Arc::clone(&cluster.flows);
+    opener.warm();
+    let reachable = routes.reachable();
     let netstack = Netstack::start(device.packets()?, settings, opener, reachable, local);
     parts.netstack = Some(netstack);
-    parts.zones = Some(zones);
     Ok(format!("{} by UDP and TCP", link.socket))
 }
 
 pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result<String, Failure> {
     let cluster = parts.cluster.as_ref().ok_or_else(|| missing("session"))?;
     let found = parts.found.as_ref().ok_or_else(|| missing("host DNS"))?;
+    let name = probe_name(&cluster.session.cluster_domain)?;
+    if parts.config.mode == Mode::Proxy {
+        // Names of the world are looked up by the machine itself: they cannot differ.
+        let local = parts.local.as_ref().ok_or_else(|| missing("resolver"))?;
+        let reply = local.answer(probe::query(&name, RecordType::A)).await;
+        let inside = Finding::read(&reply.unwrap_or_default());
+        let inside = conclusive(&name, inside)?;
+        return Ok(format!("{name} {inside}"));
+    }
     let link = parts.link.as_ref().ok_or_else(|| missing("link"))?;
     let resolver = link.socket;
-    let name = probe_name(&cluster.session.cluster_domain)?;
-    let inside = probe::ask(resolver, &name, RecordType::A, PROBE_TIME)
-        .await
-        .map_err(|error| Failure::new(Exit::Unreachable, error).context(name.to_string()))?;
-    if !is_conclusive(&inside) {
-        return Err(
-            Failure::message(Exit::Unreachable, format!("{name}: {inside}"))
-                .with_hint("the manager's log tells why it cannot resolve"),
-        );
-    }
+    let inside = probe::ask(resolver, &name, RecordType::A, PROBE_TIME).await;
+    let inside = conclusive(&name, inside)?;
     let Some(outside) = &parts.config.probe else {
         return Ok(format!(
             "{name} {inside}; outside skipped (no --probe NAME)"
@@ -139,6 +155,19 @@ pub(in crate::session) async fn probe<O: Os>(parts: &mut Parts<'_, O>) -> Result
         .with_hint("another --probe NAME, or none"));
     }
     Ok(format!("{name} {inside}; {outside} {after}, as before"))
+}
+
+/// Fails unless an answer proves that the cluster was asked.
+fn conclusive(name: &Name, finding: anyhow::Result<Finding>) -> Result<Finding, Failure> {
+    let finding = finding
+        .map_err(|error| Failure::new(Exit::Unreachable, error).context(name.to_string()))?;
+    match is_conclusive(&finding) {
+        true => Ok(finding),
+        false => Err(
+            Failure::message(Exit::Unreachable, format!("{name}: {finding}"))
+                .with_hint("the manager's log tells why it cannot resolve"),
+        ),
+    }
 }
 
 /// Whether an answer proves that the cluster was asked. A refusal does: the session may have no

@@ -1,0 +1,111 @@
+//! Connections without a tunnel: the proxy of a session, single ports, and the story of a way.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kubebridge_tests::{
+    checks::Checks,
+    daemon::Daemon,
+    lab::Lab,
+    parts::program,
+    product::{Session, kubebridge, kubebridge_output},
+    snapshot::Snapshot,
+};
+
+use super::tunnel::World;
+use super::workloads::Workloads;
+use super::{peer, says};
+
+const START: Duration = Duration::from_secs(60);
+
+#[test]
+fn programs_that_are_told_reach_the_cluster_by_the_proxy_and_nothing_is_changed() -> Result<()> {
+    let world = World::start(Lab::start()?)?;
+    let _running = Workloads::start(&world.lab, &world.network)?;
+    let laptop = world.laptop();
+    let session = Session::connect(&world.lab, &["--mode=proxy"])?;
+    let mut checks = Checks::new();
+    let now = Snapshot::take(laptop)?;
+    checks.that("nothing is changed", now.must_equal(&world.before));
+
+    let said = kubebridge_output(&world.lab, &["env", "-o", "json"])?;
+    let said: serde_json::Value = serde_json::from_str(&said)?;
+    let variable = |name: &str| {
+        let value = said["variables"][name].as_str();
+        value
+            .map(str::to_owned)
+            .with_context(|| format!("no {name} in {said}"))
+    };
+    let page = |proxy: &str| {
+        let curl = [
+            "curl",
+            "-sS",
+            "--max-time",
+            "30",
+            "--proxytunnel",
+            "-x",
+            proxy,
+        ];
+        laptop.output(&[&curl[..], &["http://web.default:9080/"]].concat())
+    };
+    let wanted = "hello from a pod\n";
+    for name in ["ALL_PROXY", "HTTPS_PROXY"] {
+        checks.equal(name, variable(name).and_then(|proxy| page(&proxy)), wanted);
+    }
+    let stranger = variable("ALL_PROXY")?.replace("kubebridge:", "kubebridge:x");
+    let refused = match page(&stranger) {
+        Err(_) => Ok(()),
+        Ok(page) => Err(anyhow::anyhow!("it is given {page:?}")),
+    };
+    checks.that("a wrong password", refused);
+
+    let ended = session.disconnect();
+    world.finish(checks, ended)
+}
+
+#[test]
+fn single_ports_lead_to_services_and_the_way_of_a_connection_is_told() -> Result<()> {
+    let world = World::start(Lab::start()?)?;
+    let laptop = world.laptop();
+    let session = world.connect()?;
+    let mut checks = Checks::new();
+
+    let mut command = laptop.command(program("kubebridge")?);
+    command.args(["forward", "peer.default:80=18080"]);
+    let forward = Daemon::start("kubebridge-forward", &world.lab.logs(), command)?;
+    let listens = |line: &str| line.contains("127.0.0.1:18080");
+    forward.until_line("the port to be forwarded", START, listens)?;
+    let at = "127.0.0.1:18080";
+    checks.that("half", says(laptop, &["half", at], "both ways"));
+    checks.that(
+        "down",
+        peer(laptop, &["down", at, "4000000", "2"]).map(drop),
+    );
+    checks.that("up", peer(laptop, &["up", at, "4000000", "2"]).map(drop));
+
+    for (destination, code, parts) in [
+        ("peer.default:80", 0, &["reachable"][..]),
+        ("closed.default:80", 1, &["refused"]),
+        ("peer.default:81", 1, &["denied"]),
+        ("nobody.default:80", 1, &["no-such-name"]),
+    ] {
+        let told = (|| {
+            let output = kubebridge(&world.lab, &["trace", destination])?;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            ensure!(
+                output.status.code() == Some(code),
+                "{:?}: {said}",
+                output.status
+            );
+            parts.iter().try_for_each(|part| {
+                ensure!(said.contains(part), "no {part} in {said}");
+                Ok(())
+            })
+        })();
+        checks.that(destination, told);
+    }
+    forward.signal(rustix::process::Signal::INT)?;
+    forward.ended(START)?;
+    let ended = session.end_at_once();
+    world.finish(checks, ended)
+}
