@@ -159,8 +159,18 @@ impl<Io: PacketIo> Netstack<Io> {
     /// Resets all flows, and gives back the device, whose closing removes the link.
     pub async fn stop(self) -> Option<Io> {
         self.task.stop(PATIENCE).await;
+        for (reason, packets) in counted(&self.drops) {
+            tracing::info!(reason, packets, "packets dropped");
+        }
         self.returned.await.ok()
     }
+}
+
+/// The counters that have counted, by the words of their reasons.
+fn counted(drops: &Drops) -> Vec<(&'static str, u64)> {
+    let all = Reason::ALL.into_iter();
+    let all = all.map(|reason| (reason.word(), drops.of(reason)));
+    all.filter(|(_, packets)| *packets > 0).collect()
 }
 
 #[cfg(test)]

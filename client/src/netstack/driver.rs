@@ -91,11 +91,13 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         let mut buffer = vec![0; LONGEST];
         loop {
+            // Before any timer: what confirms a segment may have been waiting for us, not we for it.
+            self.take_batch(&mut buffer).await;
             self.poll_flows();
             self.flush().await;
             self.open.store(self.flows(), Ordering::Relaxed);
             match self.wait(&mut buffer, &shutdown).await {
-                Event::Packet(length) => self.take_batch(&mut buffer, length).await,
+                Event::Packet(length) => self.take_packet(&buffer[..length]),
                 Event::DeviceFailed(error) => {
                     tracing::warn!(%error, "device lost");
                     self.io = None;
@@ -142,21 +144,19 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         self.table.len() + self.gate.len() + self.datagrams.len()
     }
 
-    async fn take_batch(&mut self, buffer: &mut [u8], first: usize) {
-        let mut length = first;
-        for taken in 1.. {
-            self.take_packet(&buffer[..length]);
-            // What is read is taken: nothing is read that would have to wait.
-            if taken == BATCH || self.outbox.is_full() {
+    /// Takes the packets that are there.
+    async fn take_batch(&mut self, buffer: &mut [u8]) {
+        for _ in 0..BATCH {
+            if self.outbox.is_full() {
                 return;
             }
             let Some(io) = &mut self.io else { return };
             let next = poll_fn(|cx| Poll::Ready(io.poll_recv(cx, buffer))).await;
             // An error is met again when waiting.
-            let Poll::Ready(Ok(next @ 1..)) = next else {
+            let Poll::Ready(Ok(length @ 1..)) = next else {
                 return;
             };
-            length = next;
+            self.take_packet(&buffer[..length]);
         }
     }
 

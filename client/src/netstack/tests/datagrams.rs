@@ -48,18 +48,47 @@ async fn f6_a_silent_flow_ends_and_the_next_datagram_opens_another() {
 
 #[tokio::test(start_paused = true)]
 async fn f6_while_the_far_end_is_opened_the_oldest_datagrams_give_way() {
-    let world = World::new();
-    world.far.will(Fate::Hangs);
+    let mut world = World::new();
+    let (reached, wait) = oneshot::channel();
+    world.far.will(Fate::When(wait));
     world.device.send(question(9000, &[0])).await;
     world.far.dialled(1).await;
     for number in 1..100 {
         world.device.send(question(9000, &[number])).await;
     }
-    // The first dial is given up, and with it what waited; the next begins with a fresh one.
+    // The answer to what came last tells that all was taken.
+    let resolver = at("198.19.248.2:53");
+    world
+        .device
+        .send(datagram(at(LAPTOP), resolver, &[7; 40]))
+        .await;
+    world.device.receive().await;
+
+    reached.send(()).unwrap();
+
+    let (mut out, into) = ends(&world).await;
+    for number in 100 - 64..100 {
+        assert_eq!(out.recv().await.unwrap()[..], [number]);
+    }
+    assert!(out.recv().now_or_never().is_none());
+    drop((out, into));
+    while world.netstack.status().flows > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.dropped("datagram-queue"), 36);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f6_a_far_end_that_is_not_opened_in_time_is_given_up_with_what_waited() {
+    let world = World::new();
+    world.far.will(Fate::Hangs);
+    world.device.send(question(9000, &[0])).await;
+    world.far.dialled(1).await;
+
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(world.netstack.status().flows, 0);
-
     world.device.send(question(9000, &[200])).await;
+
     let (mut out, _into) = ends(&world).await;
     assert_eq!(out.recv().await.unwrap()[..], [200]);
 }
