@@ -33,7 +33,7 @@ pub struct InstallationArgs {
     /// Image of the manager, best by digest: REGISTRY/NAME@sha256:DIGEST
     #[arg(long, value_name = "IMAGE", env = "KUBEBRIDGE_IMAGE")]
     pub image: Option<Image>,
-    /// Registry to take the image from in place of its own: HOST[:PORT][/PATH]
+    /// Registry to take the image from in place of its own: HOST:PORT/PATH, of which only HOST is needed
     #[arg(long, value_name = "REGISTRY", env = "KUBEBRIDGE_REGISTRY")]
     pub registry: Option<String>,
     /// Secret in the manager's namespace to pull the image with (repeatable)

@@ -27,7 +27,7 @@ fn cluster(packet: &[u8]) -> Option<Vec<u8>> {
     Some(answer.reply_to(packet))
 }
 
-async fn places(world: &World, include: &[&str], exclude: &[&str]) -> SessionPlaces {
+fn places(world: &World, include: &[&str], exclude: &[&str]) -> SessionPlaces {
     let nets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     let choice = RouteChoice {
         include: nets(include),
@@ -53,7 +53,7 @@ fn at(addresses: &[&str]) -> Vec<SocketAddr> {
 #[tokio::test]
 async fn names_of_the_cluster_have_the_addresses_of_both_families() {
     let world = World::with(cluster).await;
-    let places = places(&world, &[], &[]).await;
+    let places = places(&world, &[], &[]);
 
     for (name, place) in [
         (
@@ -73,7 +73,7 @@ async fn names_of_the_cluster_have_the_addresses_of_both_families() {
 #[tokio::test]
 async fn what_this_machine_looks_up_is_outside_unless_it_leads_into_the_cluster() {
     let world = World::with(cluster).await;
-    let places = places(&world, &[], &[]).await;
+    let places = places(&world, &[], &[]);
     // Numbers are looked up without asking anybody.
     let look = async |text: &str| places.ask_machine(&text.parse().unwrap(), 80).await;
 
