@@ -41,9 +41,13 @@ fn output(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Everything the kernel knows of routes and rules.
+/// Everything the kernel knows of routes and rules, but for what every link gets by itself a moment
+/// after it is up.
 fn kernel() -> String {
-    output("ip -4 rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all")
+    output(
+        "ip -4 rule; ip -6 rule; ip -4 route show table all
+         ip -6 route show table all | grep -vE '(fe80|ff00):' || true",
+    )
 }
 
 /// Every setting of the kernel that a network program might turn.
