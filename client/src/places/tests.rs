@@ -88,8 +88,7 @@ async fn addresses_of_the_sessions_networks_and_services_are_the_clusters() {
         &world,
         &["172.20.0.0/16"],
         &["10.96.7.0/24", "172.20.9.0/24"],
-    )
-    .await;
+    );
 
     for (address, is_inside) in [
         ("10.96.0.1", true),
