@@ -24,14 +24,12 @@ use tracing::Instrument;
 
 use crate::failure::{Exit, Failure};
 use crate::flows::{BoxTcpFlow, Opener};
-use crate::proxy::{Host, Place, Places, Target};
+use crate::proxy::{Host, Place, Places, REST, Target};
 
 /// Ports of one command: what a person types.
 pub const MOST: usize = 32;
 /// Connections at once of one command: more than a browser or a pool of a program has.
 const CONNECTIONS: usize = 256;
-/// How long a listener rests when a connection cannot be accepted, for want of descriptors say.
-const REST: Duration = Duration::from_millis(100);
 /// How long the connections may take to be reset at the end, which waits for nobody.
 const RESET: Duration = Duration::from_secs(1);
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -38,6 +38,8 @@ pub use request::{Host, Target};
 const CONNECTIONS: usize = 1024;
 /// How long a client may take to say what it wants.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a listener rests when a connection cannot be accepted, for want of descriptors say.
+pub(crate) const REST: Duration = Duration::from_millis(100);
 /// How long open connections may go on when the proxy ends.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -130,10 +132,9 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, shutdown: Cancellatio
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
-            // Out of descriptors, or gone already: the next one may work.
             Err(error) => {
                 tracing::debug!(%error, "not accepted");
-                tokio::task::yield_now().await;
+                tokio::time::sleep(REST).await;
                 continue;
             }
         };
@@ -173,11 +174,6 @@ async fn connection(mut stream: TcpStream, shared: &Shared) -> anyhow::Result<()
         }
         _ => http::serve(stream, shared).await,
     }
-}
-
-/// Reads one octet.
-pub(crate) async fn octet(stream: &mut TcpStream) -> std::io::Result<u8> {
-    stream.read_u8().await
 }
 
 #[cfg(test)]

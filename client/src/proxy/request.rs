@@ -1,7 +1,7 @@
 //! What a client of a proxy asks for.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use kubebridge_dns::name::Name;
@@ -65,15 +65,6 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text).ok_or("expected HOST:PORT")
-    }
-}
-
-impl From<SocketAddr> for Target {
-    fn from(address: SocketAddr) -> Self {
-        Self {
-            host: Host::Address(address.ip()),
-            port: address.port(),
-        }
     }
 }
 

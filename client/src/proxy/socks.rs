@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::dial::{Refusal, dial};
 use super::request::{Host, Target};
-use super::{HANDSHAKE, Shared, octet, udp};
+use super::{HANDSHAKE, Shared, udp};
 
 /// The first octet of every message but those of the password's sub-negotiation.
 pub(crate) const VERSION: u8 = 5;
@@ -69,14 +69,14 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> 
 
 /// Agrees on the password as the method, and looks at it.
 async fn is_admitted(stream: &mut TcpStream, shared: &Shared) -> io::Result<bool> {
-    let _version = octet(stream).await?;
+    let _version = stream.read_u8().await?;
     let methods = counted(stream).await?;
     if !methods.contains(&BY_PASSWORD) {
         stream.write_all(&[VERSION, NO_METHOD]).await?;
         return Ok(false);
     }
     stream.write_all(&[VERSION, BY_PASSWORD]).await?;
-    let is_right_version = octet(stream).await? == PASSWORD_VERSION;
+    let is_right_version = stream.read_u8().await? == PASSWORD_VERSION;
     let (user, password) = (counted(stream).await?, counted(stream).await?);
     let admitted = is_right_version && shared.password.admits(&user, &password);
     let verdict = [PASSWORD_VERSION, u8::from(!admitted)];
@@ -86,7 +86,7 @@ async fn is_admitted(stream: &mut TcpStream, shared: &Shared) -> io::Result<bool
 
 /// Reads octets with their number in front.
 async fn counted(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut octets = vec![0; octet(stream).await?.into()];
+    let mut octets = vec![0; stream.read_u8().await?.into()];
     stream.read_exact(&mut octets).await?;
     Ok(octets)
 }

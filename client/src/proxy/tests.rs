@@ -1,3 +1,4 @@
+use tokio::io::AsyncReadExt;
 use tokio::net::UdpSocket;
 
 use super::*;
