@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{
     machine::{Machine, clean},
-    parts::TESTS,
+    parts::compile,
 };
 
 /// How a path treats packets, each way.
@@ -41,13 +41,7 @@ impl Distance {
     ) -> Result<Self> {
         let program = folder.join("distance");
         if !program.exists() {
-            let made = clean(Command::new("gcc"))
-                .args(["-O2", "-o"])
-                .arg(&program)
-                .arg(Path::new(TESTS).join("c/distance.c"))
-                .output()?;
-            let said = String::from_utf8_lossy(&made.stderr).into_owned();
-            ensure!(made.status.success(), "distance.c: {said}");
+            compile("gcc", &[], "distance.c", &program)?;
         }
         let mut child = clean(Command::new(&program))
             .args([&left.0.process().to_string(), left.1])

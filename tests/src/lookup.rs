@@ -3,14 +3,13 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::{
     laptop::{Hosts, Laptop},
-    parts::TESTS,
+    parts::compile,
 };
 
 /// Which addresses a program asks for.
@@ -34,27 +33,14 @@ pub struct Lookup {
 impl Lookup {
     /// Compiles it into `folder`.
     pub fn build(folder: &Path) -> Result<Self> {
-        let source = Path::new(TESTS).join("c/lookup.c");
-        let compile = |compiler: &str, options: &[&str], to: &str| -> Result<PathBuf> {
+        let built = |compiler: &str, options: &[&str], to: &str| -> Result<PathBuf> {
             let program = folder.join(to);
-            let done = Command::new(compiler)
-                .args(["-Wall", "-O1"])
-                .args(options)
-                .arg(&source)
-                .arg("-o")
-                .arg(&program)
-                .output()
-                .with_context(|| format!("run {compiler}: is it installed? see tests/setup"))?;
-            ensure!(
-                done.status.success(),
-                "{compiler}: {}",
-                String::from_utf8_lossy(&done.stderr)
-            );
+            compile(compiler, options, "lookup.c", &program)?;
             Ok(program)
         };
         Ok(Self {
-            glibc: compile("gcc", &[], "lookup-glibc")?,
-            musl: compile("musl-gcc", &["-static"], "lookup-musl")?,
+            glibc: built("gcc", &[], "lookup-glibc")?,
+            musl: built("musl-gcc", &["-static"], "lookup-musl")?,
         })
     }
 

@@ -55,6 +55,24 @@ impl Parts {
     }
 }
 
+/// Compiles one of the C programs of this crate to `program`.
+pub fn compile(compiler: &str, options: &[&str], source: &str, program: &Path) -> Result<()> {
+    let done = Command::new(compiler)
+        .args(["-Wall", "-O2"])
+        .args(options)
+        .arg(Path::new(TESTS).join("c").join(source))
+        .arg("-o")
+        .arg(program)
+        .output()
+        .with_context(|| format!("run {compiler}: is it installed? see tests/setup"))?;
+    ensure!(
+        done.status.success(),
+        "{compiler} {source}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    Ok(())
+}
+
 /// A program of the workspace: from `KUBEBRIDGE_BIN_DIR`, else beside the running test binary.
 pub fn program(name: &str) -> Result<PathBuf> {
     let own = env::current_exe()?;

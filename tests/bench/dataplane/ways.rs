@@ -1,7 +1,5 @@
 //! The ways from the laptop to a Pod, each set up beside the others, and who does its work.
 
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -9,7 +7,7 @@ use kubebridge_tests::daemon::Daemon;
 use kubebridge_tests::distance::Shape;
 use kubebridge_tests::lab::{Lab, NODE};
 use kubebridge_tests::machine::Machine;
-use kubebridge_tests::parts::{TESTS, program};
+use kubebridge_tests::parts::{compile, program};
 use kubebridge_tests::pods::{Exposed, PodNetwork, serve};
 use kubebridge_tests::product::{Attempt, Manager, NAMESPACES, Session, token_flags};
 use kubebridge_tests::secured::{make_certificates, network_manager, tls_flags};
@@ -194,13 +192,7 @@ install -m 600 {at}/ssh-user.pub {at}/ssh-allowed"
 fn packets(lab: &Lab) -> Result<Vec<Daemon>> {
     let folder = lab.logs();
     let program = folder.join("l3");
-    let source = Path::new(TESTS).join("c/l3.c");
-    let made = Command::new("gcc")
-        .args(["-O2", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status()?;
-    ensure!(made.success(), "l3.c does not compile");
+    compile("gcc", &[], "l3.c", &program)?;
     let mut command = lab.node.command(&program);
     command.args(["serve", "4789", "l3"]);
     let far = Daemon::start("l3-node", &folder, command)?;
