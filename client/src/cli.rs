@@ -15,6 +15,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
+use crate::doctor::wanted::Wanted as Destination;
 use crate::failure::{Exit, Failure};
 use crate::forward::{MOST, Wanted};
 use crate::proxy::Target;
@@ -117,6 +118,8 @@ pub enum Command {
     Dns(DnsCommand),
     /// Follow the way to a destination: name, route, permission, dial, endpoints
     Trace(TraceArgs),
+    /// Look for what is wrong on this machine, in its sessions and on the way to destinations
+    Doctor(DoctorArgs),
     /// Print the variables that send programs to the proxy of a session with `--mode proxy`
     Env,
     /// Have ports of this machine lead to services while the command runs
@@ -207,6 +210,38 @@ pub struct TraceArgs {
     /// Where the way leads
     #[arg(value_name = "HOST:PORT")]
     pub target: Target,
+}
+
+/// Options of `doctor`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct DoctorArgs {
+    /// Where a way leads that is followed: HOST alone is pinged
+    #[arg(value_name = "HOST[:PORT[/udp]]")]
+    pub targets: Vec<Destination>,
+    /// Name outside the cluster that is asked for by every way (repeatable)
+    #[arg(
+        long = "probe",
+        value_name = "NAME",
+        env = "KUBEBRIDGE_PROBE",
+        value_delimiter = ','
+    )]
+    pub probes: Vec<kubebridge_dns::name::Name>,
+    /// Network whose routes are looked at where no session knows the cluster's (repeatable)
+    #[arg(
+        long = "include-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_INCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network that is left alone (repeatable)
+    #[arg(
+        long = "exclude-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_EXCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub exclude: Vec<kubebridge_platform::net::IpNet>,
 }
 
 /// Options of `forward`.

@@ -1,0 +1,3 @@
+//! Tables of what is judged from a session's own words.
+
+use super::*;
