@@ -51,6 +51,8 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Heard {
     round_trip: Duration,
+    /// When it last echoed, or octets came in an echo's place.
+    answered: Instant,
     late: Option<Instant>,
     /// When a flow was last opened or closed.
     used: Instant,
@@ -126,6 +128,7 @@ impl Connection {
             suspicion: Notify::new(),
             heard: Mutex::new(Heard {
                 round_trip: start.elapsed(),
+                answered: Instant::now(),
                 late: None,
                 used: Instant::now(),
             }),
@@ -174,6 +177,10 @@ impl Connection {
         self.heard.lock().round_trip
     }
 
+    pub(super) fn echo_age(&self) -> Duration {
+        self.heard.lock().answered.elapsed()
+    }
+
     /// Whether echoes were late lately.
     pub(super) fn is_lossy(&self) -> bool {
         let late = self.heard.lock().late;
@@ -202,12 +209,15 @@ impl Connection {
                 sleep(LOOK).await;
             }
         };
-        tokio::select! {
-            reply = echo(self.requests.clone()) => {
-                reply?;
-                self.heard.lock().round_trip = start.elapsed();
-            }
-            () = living => self.heard.lock().late = Some(Instant::now()),
+        let is_late = tokio::select! {
+            reply = echo(self.requests.clone()) => reply.map(|()| false)?,
+            () = living => true,
+        };
+        let mut heard = self.heard.lock();
+        heard.answered = Instant::now();
+        match is_late {
+            true => heard.late = Some(heard.answered),
+            false => heard.round_trip = start.elapsed(),
         }
         Ok(())
     }
