@@ -15,6 +15,7 @@ pub(super) async fn run(arguments: &DoctorArgs, global: &Global) -> Result<u8, F
         exclude: arguments.exclude.clone(),
         session: global.session.as_ref().map(ToString::to_string),
         context: global.context.clone(),
+        kubeconfig: global.kubeconfig.clone(),
     };
     let report = Box::pin(examine(&asked)).await?;
     match global.output {

@@ -1,5 +1,6 @@
 //! Looks at everything at once: the sessions say what they know first, the rest goes by that.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kubebridge_dns::name::Name;
@@ -31,6 +32,8 @@ pub(crate) struct Asked {
     pub(crate) session: Option<String>,
     /// The only session, by its context.
     pub(crate) context: Option<String>,
+    /// The kubeconfig, in place of the usual ones.
+    pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 /// Looks, and reports.

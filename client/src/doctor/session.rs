@@ -32,7 +32,10 @@ async fn of(sys: &Sys, session: &StatusReport) -> Vec<Finding> {
         changes::judge(session),
     ];
     found.extend(data::connections(session.flows.as_ref()));
-    found.extend(data::flows(session.flows.as_ref()));
+    found.extend(data::flows(
+        session.flows.as_ref(),
+        session.packets.as_ref(),
+    ));
     let slow = futures::join!(
         routes::check(sys, session),
         dns::check(sys, session),

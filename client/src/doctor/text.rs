@@ -28,25 +28,34 @@ fn cells(finding: &Finding) -> [String; 3] {
     [
         finding.check.word().to_owned(),
         finding.verdict.word().to_owned(),
-        format!("{about}{}", finding.why),
+        printable(&format!("{about}{}", finding.why)),
     ]
+}
+
+/// Files and peers have the word here: nothing of theirs moves the cursor or breaks a line.
+fn printable(text: &str) -> String {
+    let plain = |character: char| match character.is_control() {
+        true => ' ',
+        false => character,
+    };
+    text.chars().map(plain).collect()
 }
 
 /// What was seen, and what helps.
 fn more(finding: &Finding) -> String {
     let mut text = String::new();
     for line in &finding.evidence {
-        let _ = writeln!(text, "    {line}");
+        let _ = writeln!(text, "    {}", printable(line));
     }
     if let Some(help) = &finding.help {
-        let _ = writeln!(text, "    help: {help}");
+        let _ = writeln!(text, "    help: {}", printable(help));
     }
     for line in finding
         .manifest
         .iter()
         .flat_map(|manifest| manifest.lines())
     {
-        let _ = writeln!(text, "      {line}");
+        let _ = writeln!(text, "      {}", printable(line));
     }
     text
 }

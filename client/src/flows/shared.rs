@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Failure;
+use super::abrupt::Abrupt;
 use super::connection::Connection;
 use super::counters::Counters;
 use super::plan::{Seen, least_loaded};
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     pub(super) session: watch::Receiver<SessionInfo>,
     pub(super) memory: Budget,
     pub(super) counters: Counters,
+    pub(super) abrupt: Abrupt,
     /// Connections that have echoed.
     pub(super) ready: watch::Sender<Vec<Arc<Connection>>>,
     flows: Mutex<BTreeMap<u64, Arc<Entry>>>,
@@ -98,6 +100,7 @@ impl Shared {
             session,
             memory: Budget::new(MEMORY),
             counters: Counters::default(),
+            abrupt: Abrupt::default(),
             ready: watch::Sender::new(Vec::new()),
             flows: Mutex::default(),
             next: AtomicU64::new(0),

@@ -1,7 +1,7 @@
 //! The golden files: what programs may rely on.
 
 use super::*;
-use crate::flows::{ConnectionStatus, FlowsStatus};
+use crate::flows::{AbruptStatus, ConnectionStatus, FlowsStatus};
 use crate::netstack::PacketsStatus;
 use crate::status::CredentialsReport;
 use crate::status::routing::{
@@ -195,6 +195,11 @@ fn flows() -> FlowsStatus {
         sent: 900,
         received: 1_900,
         failures: [("refused".to_owned(), 6)].into(),
+        abrupt: vec![AbruptStatus {
+            destination: "10.96.3.1:80".parse().unwrap(),
+            count: 2,
+            ago_millis: 1_500,
+        }],
         ..FlowsStatus::default()
     }
 }
