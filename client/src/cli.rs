@@ -18,7 +18,7 @@ use crate::config;
 use crate::doctor::wanted::Wanted as Destination;
 use crate::failure::{Exit, Failure};
 use crate::forward::{MOST, Wanted};
-use crate::proxy::Target;
+use crate::inquiry::path::PathTarget;
 
 pub(crate) use explain::is_later_flag;
 pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
@@ -207,9 +207,12 @@ pub enum DnsCommand {
 /// Options of `trace`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct TraceArgs {
-    /// Where the way leads
-    #[arg(value_name = "HOST:PORT")]
-    pub target: Target,
+    /// Where the way leads; with /udp, for datagrams
+    #[arg(value_name = "HOST:PORT[/udp]")]
+    pub target: PathTarget,
+    /// For datagrams, as /udp
+    #[arg(long, env = "KUBEBRIDGE_UDP", value_parser = FalseyValueParser::new())]
+    pub udp: bool,
 }
 
 /// Options of `doctor`.

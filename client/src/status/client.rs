@@ -17,9 +17,9 @@ use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure};
 use crate::forward::{ForwardReport, Wanted};
 use crate::helper::{Runtime, runtimes};
-use crate::inquiry::path::PathReport;
+use crate::inquiry::path::{PathReport, PathTarget};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
-use crate::proxy::{EnvReport, Target};
+use crate::proxy::EnvReport;
 
 /// How long a session may take to answer a question about itself: it answers from memory.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -262,7 +262,7 @@ impl Session {
     /// # Errors
     ///
     /// The session went away, refused, or said something else.
-    pub async fn path(mut self, target: &Target) -> anyhow::Result<PathReport> {
+    pub async fn path(mut self, target: &PathTarget) -> anyhow::Result<PathReport> {
         let target = target.to_string();
         match self.ask(Request::Trace { target }, NAME_TIME).await? {
             Reply::Trace(report) => Ok(*report),
