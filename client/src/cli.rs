@@ -15,7 +15,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
-use crate::doctor::wanted::Wanted as Destination;
+use crate::doctor::wanted::wanted;
 use crate::failure::{Exit, Failure};
 use crate::forward::{MOST, Wanted};
 use crate::inquiry::path::PathTarget;
@@ -219,8 +219,8 @@ pub struct TraceArgs {
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct DoctorArgs {
     /// Where a way leads that is followed: HOST alone is pinged
-    #[arg(value_name = "HOST[:PORT[/udp]]")]
-    pub targets: Vec<Destination>,
+    #[arg(value_name = "HOST[:PORT[/udp]]", value_parser = wanted)]
+    pub targets: Vec<PathTarget>,
     /// Name outside the cluster that is asked for by every way (repeatable)
     #[arg(
         long = "probe",

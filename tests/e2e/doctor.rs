@@ -47,7 +47,13 @@ impl Said {
     }
 
     /// Fails unless the check has this verdict and word, and all the words are in what it says.
-    pub(crate) fn must(&self, check: &str, verdict: &str, found: &str, words: &[&str]) -> Result<()> {
+    pub(crate) fn must(
+        &self,
+        check: &str,
+        verdict: &str,
+        found: &str,
+        words: &[&str],
+    ) -> Result<()> {
         must(self.of(check)?, verdict, found, words)
     }
 

@@ -8,9 +8,9 @@ use kubebridge_platform::Sys;
 use kubebridge_platform::net::IpNet;
 use tokio::time::{Instant, timeout};
 
-use super::wanted::Wanted;
 use super::{Check, Finding, Report, machine, session, target};
 use crate::failure::Failure;
+use crate::inquiry::path::PathTarget;
 use crate::status::StatusReport;
 use crate::status::client::{Session, all_sessions};
 
@@ -21,7 +21,7 @@ const STATUS: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// Destinations.
-    pub(crate) targets: Vec<Wanted>,
+    pub(crate) targets: Vec<PathTarget>,
     /// Names outside the cluster.
     pub(crate) probes: Vec<Name>,
     /// Networks beside the cluster's.

@@ -11,7 +11,10 @@ use crate::doctor::{Said, doctor};
 const OPEN: &str = "10.96.3.1:80";
 
 fn way(world: &World, words: &[&str]) -> Result<Said> {
-    doctor(world.laptop(), &[&["--probe", "www.example.org"], words].concat())
+    doctor(
+        world.laptop(),
+        &[&["--probe", "www.example.org"], words].concat(),
+    )
 }
 
 /// A way that fails, and the exit code of that.
@@ -31,8 +34,16 @@ fn lifecycle_21_silence_of_a_ready_endpoint_is_named_with_the_policy_that_helps(
 
     // As a NetworkPolicy that denies all drops it.
     let said = way(&world, &["silent.default:80"])?;
-    let words = ["silent.default", "1 of 1 ready", "NetworkPolicy", "kubectl apply"];
-    checks.that("silence", said.must("target", "fail", "silent-endpoint", &words));
+    let words = [
+        "silent.default",
+        "1 of 1 ready",
+        "NetworkPolicy",
+        "kubectl apply",
+    ];
+    checks.that(
+        "silence",
+        said.must("target", "fail", "silent-endpoint", &words),
+    );
     checks.that("its exit code", said.ends(1));
     checks.that("the manifest is one", {
         let manifest = said.of("target")?["manifest"].as_str();
@@ -42,7 +53,10 @@ fn lifecycle_21_silence_of_a_ready_endpoint_is_named_with_the_policy_that_helps(
     let policies = ["get", "networkpolicy", "-n", "default", "-o", "name"];
     checks.equal(
         "it is in the endpoint's namespace",
-        world.lab.kubectl(&policies).map(|said| said.trim().to_owned()),
+        world
+            .lab
+            .kubectl(&policies)
+            .map(|said| said.trim().to_owned()),
         "networkpolicy.networking.k8s.io/admit-kubebridge",
     );
 
@@ -64,14 +78,21 @@ fn lifecycle_21_a_reset_right_after_connecting_is_named_and_so_is_the_mesh() -> 
     }
     let said = way(&world, &["peer.default:80"])?;
     let words = ["2 connections from here to 10.96.3.1:80", "--show-labels"];
-    checks.that("without a kubeconfig", said.must("target", "fail", "reset-at-once", &words));
+    checks.that(
+        "without a kubeconfig",
+        said.must("target", "fail", "reset-at-once", &words),
+    );
     checks.that("its exit code", said.ends(1));
 
     let label = ["label", "namespace", "default", "istio-injection=enabled"];
     world.lab.kubectl(&label)?;
     let kubeconfig = world.lab.api.kubeconfig("admin").display().to_string();
     let said = way(&world, &["--kubeconfig", &kubeconfig, "peer.default:80"])?;
-    let words = ["Istio: istio-injection=enabled", "PeerAuthentication", "PERMISSIVE"];
+    let words = [
+        "Istio: istio-injection=enabled",
+        "PeerAuthentication",
+        "PERMISSIVE",
+    ];
     checks.that("in a mesh", said.must("target", "fail", "mesh", &words));
 
     let ended = session.end_at_once();
@@ -95,12 +116,32 @@ fn f1_each_way_that_fails_is_named_with_what_helps() -> Result<()> {
         ("closed.default:80", "refused", &["0.0.0.0"][..], 1),
         ("gone.default:80", "unreachable", &[], 1),
         ("authors.default:80", "no-ready-endpoints", &["kubectl"], 1),
-        ("peer.default:81", "no-such-port", &["kubectl -n default get service"], 1),
-        ("10.96.77.77:80", "unknown-service", &["kubebridge routes"], 1),
+        (
+            "peer.default:81",
+            "no-such-port",
+            &["kubectl -n default get service"],
+            1,
+        ),
+        (
+            "10.96.77.77:80",
+            "unknown-service",
+            &["kubebridge routes"],
+            1,
+        ),
         ("10.96.0.1:443", "never", &["api-server"], 1),
-        ("nobody.default:80", "no-such-name", &["kubebridge routes"], 1),
+        (
+            "nobody.default:80",
+            "no-such-name",
+            &["kubebridge routes"],
+            1,
+        ),
         ("10.77.0.1:80", "no-route", &["--include-cidr"], 1),
-        ("closed-udp.default:80/udp", "refused", &["the port is closed"], 1),
+        (
+            "closed-udp.default:80/udp",
+            "refused",
+            &["the port is closed"],
+            1,
+        ),
     ] {
         checks.that(target, fails(&world, target, found, words, code));
     }
@@ -122,7 +163,10 @@ fn f1_each_way_that_fails_is_named_with_what_helps() -> Result<()> {
         "a pod that may not ping",
         prohibited.must("ping", "fail", "prohibited", &["ping_group_range"]),
     );
-    world.lab.node.shell("echo '0 2147483647' >/proc/sys/net/ipv4/ping_group_range")?;
+    world
+        .lab
+        .node
+        .shell("echo '0 2147483647' >/proc/sys/net/ipv4/ping_group_range")?;
     let allowed = way(&world, &["10.244.1.21"])?;
     checks.that("a pod that may", allowed.must("ping", "ok", "allowed", &[]));
 
