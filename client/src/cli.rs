@@ -15,6 +15,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
+use crate::doctor::MOST_TARGETS;
 use crate::doctor::wanted::wanted;
 use crate::failure::{Exit, Failure};
 use crate::forward::{MOST, Wanted};
@@ -219,7 +220,7 @@ pub struct TraceArgs {
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct DoctorArgs {
     /// Where a way leads that is followed: HOST alone is pinged
-    #[arg(value_name = "HOST[:PORT[/udp]]", value_parser = wanted)]
+    #[arg(value_name = "HOST[:PORT[/udp]]", value_parser = wanted, num_args = ..=MOST_TARGETS)]
     pub targets: Vec<PathTarget>,
     /// Name outside the cluster that is asked for by every way (repeatable)
     #[arg(

@@ -21,4 +21,4 @@ pub use check::Check;
 pub use document::doctor_document;
 pub use finding::{Finding, Verdict};
 pub use report::Report;
-pub(crate) use run::{Asked, examine};
+pub(crate) use run::{Asked, MOST_TARGETS, examine};

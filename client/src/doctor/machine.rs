@@ -29,7 +29,7 @@ use super::run::Asked;
 use crate::status::StatusReport;
 
 /// How long one reading may take: a bus that hangs has 1 s a call.
-const READING: Duration = Duration::from_secs(4);
+const READING: Duration = Duration::from_secs(3);
 
 /// How `platform` says so.
 const RESOLVED_RUNS: &str = "systemd-resolved is running";

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::future::join_all;
 use kubebridge_dns::name::Name;
 use kubebridge_platform::Sys;
 use kubebridge_platform::net::IpNet;
@@ -15,7 +16,10 @@ use crate::status::StatusReport;
 use crate::status::client::{Session, all_sessions};
 
 /// How long a session may take to say how it stands: it answers from memory.
-const STATUS: Duration = Duration::from_secs(2);
+const STATUS: Duration = Duration::from_secs(1);
+
+/// The most destinations at once: a session has room for 16 questions.
+pub(crate) const MOST_TARGETS: usize = 8;
 
 /// What is to be looked at.
 #[derive(Clone, Debug, Default)]
@@ -60,12 +64,19 @@ pub(crate) async fn examine(asked: &Asked) -> Result<Report, Failure> {
 async fn sessions(asked: &Asked) -> Result<(Vec<StatusReport>, Vec<Finding>), Failure> {
     let (mut known, mut found) = (Vec::new(), Vec::new());
     let wanted = |session: &Session| asked.session.as_ref().is_none_or(|id| *id == session.id);
-    for session in all_sessions().await?.into_iter().filter(wanted) {
+    let all = all_sessions().await?.into_iter().filter(wanted);
+    let told = all.map(|session| async {
         let about = format!("session {}", session.id);
         match timeout(STATUS, session.status()).await {
-            Ok(Ok(report)) => known.push(report),
-            Ok(Err(error)) => found.push(silent(&format!("{error:#}")).about(about)),
-            Err(_) => found.push(silent(&format!("no word within {STATUS:?}")).about(about)),
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(error)) => Err(silent(&format!("{error:#}")).about(about)),
+            Err(_) => Err(silent(&format!("no word within {STATUS:?}")).about(about)),
+        }
+    });
+    for told in join_all(told).await {
+        match told {
+            Ok(report) => known.push(report),
+            Err(finding) => found.push(finding),
         }
     }
     let is_meant = |one: &StatusReport| asked.context.is_none() || one.context == asked.context;

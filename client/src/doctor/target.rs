@@ -20,13 +20,13 @@ use crate::cluster::{Cluster, Environment, Source};
 use crate::inquiry::path::{PathReport, PathTarget};
 use crate::originals::Originals;
 use crate::status::StatusReport;
-use crate::status::client::all_sessions;
+use crate::status::client;
 use judge::{Injected, Seen, is_suspicious, service_of};
 
 /// How long following a way may take: a name has 4.5 s, a dial in the cluster 5 s, and few need both.
-const FOLLOWING: Duration = Duration::from_millis(6_500);
+const FOLLOWING: Duration = Duration::from_secs(7);
 /// How long a look at a namespace may take: together with the above less than the whole may take.
-const LOOKING: Duration = Duration::from_millis(2_500);
+const LOOKING: Duration = Duration::from_secs(2);
 
 /// Has the sessions follow the ways, and judges.
 pub(super) async fn findings(asked: &Asked, sessions: &[StatusReport]) -> Vec<Finding> {
@@ -61,7 +61,10 @@ fn name(wanted: &PathTarget) -> String {
 async fn one(asked: &Asked, wanted: &PathTarget, session: &StatusReport) -> Finding {
     let report = match follow(wanted, &session.session).await {
         Ok(report) => report,
-        Err(error) => return Finding::skipped(Check::Target, error),
+        Err(error) => {
+            let why = format!("the session does not tell: {error}");
+            return Finding::fail(Check::Target, "not-told", why).help("kubebridge status");
+        }
     };
     let mut seen = Seen::new(wanted, &report, session);
     if is_suspicious(&seen)

@@ -76,7 +76,7 @@ impl Data {
                 let heard = knock(packets).await.map(Some);
                 (heard, start.elapsed())
             }
-            Ok(End::Tcp(socket)) => (Ok(Some(listen(socket).await)), connected),
+            Ok(End::Tcp(socket)) => (Ok(Some(listen(socket, MOMENT).await)), connected),
             Ok(End::Ping(_)) => (Ok(None), connected),
             Err(failure) => (Err(failure), connected),
         };
@@ -146,12 +146,56 @@ async fn knock(mut packets: Packets) -> Result<Heard, Failure> {
 
 /// Says nothing on a connection, and waits a little for what the far end does: one that has no
 /// liking for its client may reset it at once.
-async fn listen(mut socket: Socket) -> Heard {
+async fn listen(mut socket: Socket, moment: Duration) -> Heard {
     let mut octet = [0];
-    match timeout(MOMENT, socket.read(&mut octet)).await {
+    match timeout(moment, socket.read(&mut octet)).await {
         Ok(Ok(0)) => Heard::Closed,
         Ok(Ok(_)) => Heard::Answered,
         Ok(Err(_)) => Heard::Reset,
         Err(_) => Heard::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Longer than any machine needs.
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn lifecycle_21_what_a_connection_does_without_a_word_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        for (expected, moment) in [
+            (Heard::Reset, LONG),
+            (Heard::Closed, LONG),
+            (Heard::Answered, LONG),
+            (Heard::Nothing, Duration::ZERO),
+        ] {
+            let stream = TcpStream::connect(to).await.unwrap();
+            let (mut far, _) = listener.accept().await.unwrap();
+            let kept = match expected {
+                Heard::Reset => {
+                    far.set_zero_linger().unwrap();
+                    drop(far);
+                    None
+                }
+                Heard::Closed => {
+                    drop(far);
+                    None
+                }
+                Heard::Answered => {
+                    far.write_all(b"220 hello").await.unwrap();
+                    Some(far)
+                }
+                Heard::Nothing => Some(far),
+            };
+            assert_eq!(listen(Socket::new(stream), moment).await, expected);
+            drop(kept);
+        }
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use crate::doctor::{Check, Finding};
 use crate::inquiry::report::{UpstreamReport, UpstreamsReport};
-use crate::status::client::all_sessions;
+use crate::status::client;
 
 const CHECK: Check = Check::Upstreams;
 

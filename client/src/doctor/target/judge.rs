@@ -52,7 +52,10 @@ impl<'a> Seen<'a> {
         let here: Vec<_> = addresses
             .map(|one| SocketAddr::new(one.address, wanted.target.port))
             .collect();
-        let flows = session.flows.iter().flat_map(|flows| &flows.abrupt);
+        // Only TCP has resets.
+        let is_tcp = wanted.protocol == Protocol::Tcp;
+        let flows = session.flows.iter().filter(|_| is_tcp);
+        let flows = flows.flat_map(|flows| &flows.abrupt);
         Self {
             protocol: wanted.protocol,
             report,

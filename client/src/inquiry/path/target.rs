@@ -1,7 +1,6 @@
 //! What a way may lead to: a host and a port by TCP or UDP, or a host by ping.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use kubebridge_proto::flow::Protocol;
@@ -52,8 +51,9 @@ impl FromStr for PathTarget {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let expected = "expected HOST:PORT or HOST:PORT/udp";
         if let Some(host) = text.strip_suffix(ICMP) {
-            let is_host = !host.contains([':', '/']) || host.parse::<IpAddr>().is_ok();
-            let host = Host::parse(host).filter(|_| is_host);
+            let is_plain = !host.contains([':', '/']);
+            let is_host = |host: &Host| is_plain || matches!(host, Host::Address(_));
+            let host = Host::parse(host).filter(is_host);
             let host = host.ok_or("expected HOST/icmp")?;
             let target = Target { host, port: 0 };
             return Ok(Self {
@@ -96,6 +96,7 @@ mod tests {
             ("dns:53/sctp", None),
             ("dns/udp", None),
             ("dns.default/icmp", Some("dns.default/icmp")),
+            ("[fd00::1]/icmp", Some("[fd00::1]/icmp")),
             ("dns:53/icmp", None),
         ] {
             let target: Result<PathTarget, _> = text.parse();
