@@ -14,8 +14,6 @@ mod port53;
 mod privilege;
 mod resolv_conf;
 mod rules;
-#[cfg(test)]
-mod tests;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -129,3 +127,6 @@ async fn within<T>(what: &str, reading: impl Future<Output = Reading<T>>) -> Rea
 fn in_full(error: impl std::error::Error + Send + Sync + 'static) -> String {
     crate::failure::chain(&error.into())
 }
+
+#[cfg(test)]
+mod tests;

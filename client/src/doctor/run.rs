@@ -65,7 +65,7 @@ async fn sessions(asked: &Asked) -> Result<(Vec<StatusReport>, Vec<Finding>), Fa
     let (mut known, mut found) = (Vec::new(), Vec::new());
     let wanted = |session: &Session| asked.session.as_ref().is_none_or(|id| *id == session.id);
     let all = all_sessions().await?.into_iter().filter(wanted);
-    let told = all.map(|session| async {
+    let told = all.map(|session| async move {
         let about = format!("session {}", session.id);
         match timeout(STATUS, session.status()).await {
             Ok(Ok(report)) => Ok(report),

@@ -6,8 +6,6 @@ mod data;
 mod dns;
 mod kubernetes;
 mod routes;
-#[cfg(test)]
-mod tests;
 mod tunnel;
 mod upstreams;
 
@@ -45,3 +43,6 @@ async fn of(sys: &Sys, session: &StatusReport) -> Vec<Finding> {
     let about = |finding: Finding| finding.about(format!("session {}", session.session));
     found.into_iter().map(about).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,6 @@
 
 mod judge;
 mod manifests;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +68,8 @@ async fn one(asked: &Asked, wanted: &PathTarget, session: &StatusReport) -> Find
     if is_suspicious(&seen)
         && let Some(service) = service_of(&report)
     {
-        let looking = timeout(LOOKING, mesh_of(asked, session, service.namespace));
-        seen.mesh = match looking.await {
+        let looking = Box::pin(mesh_of(asked, session, service.namespace));
+        seen.mesh = match timeout(LOOKING, looking).await {
             Ok(Ok(Some(mesh))) => Injected::In(mesh),
             Ok(Ok(None)) => Injected::NotSaid,
             Ok(Err(error)) => Injected::Unknown(error),
@@ -83,10 +81,8 @@ async fn one(asked: &Asked, wanted: &PathTarget, session: &StatusReport) -> Find
 
 async fn follow(wanted: &PathTarget, session: &str) -> Result<PathReport, String> {
     let following = async {
-        let found = all_sessions()
-            .await
-            .map_err(|failure| failure.to_string())?;
-        let found = found.into_iter().find(|one| one.id == session);
+        let found = client::session(session).await;
+        let found = found.map_err(|failure| failure.to_string())?;
         let found = found.ok_or("the session is gone")?;
         let report = found.path(wanted).await;
         report.map_err(|error| format!("{error:#}"))
@@ -117,3 +113,6 @@ async fn mesh_of(
     let mesh = cluster.mesh_of(namespace).await;
     mesh.map_err(|problem| problem.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(7);
 /// Asks the session, and judges.
 pub(super) async fn check(session: &str) -> Finding {
     let asking = async {
-        let found = all_sessions()
-            .await
-            .map_err(|failure| failure.to_string())?;
-        let found = found.into_iter().find(|one| one.id == session);
+        let found = client::session(session).await;
+        let found = found.map_err(|failure| failure.to_string())?;
         let found = found.ok_or("the session is gone")?;
         found
             .upstreams()
