@@ -60,7 +60,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(check: Check, verdict: Verdict, found: &'static str, why: impl Into<String>) -> Self {
+    /// What was found, and how that is.
+    #[must_use]
+    pub fn of(check: Check, verdict: Verdict, found: &'static str, why: impl Into<String>) -> Self {
         Self {
             check,
             about: None,
@@ -77,31 +79,31 @@ impl Finding {
     /// All is well.
     #[must_use]
     pub fn ok(check: Check, found: &'static str, why: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Ok, found, why)
+        Self::of(check, Verdict::Ok, found, why)
     }
 
     /// Good to know.
     #[must_use]
     pub fn note(check: Check, found: &'static str, why: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Note, found, why)
+        Self::of(check, Verdict::Note, found, why)
     }
 
     /// Something may not work.
     #[must_use]
     pub fn warn(check: Check, found: &'static str, why: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Warn, found, why)
+        Self::of(check, Verdict::Warn, found, why)
     }
 
     /// Something does not work.
     #[must_use]
     pub fn fail(check: Check, found: &'static str, why: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Fail, found, why)
+        Self::of(check, Verdict::Fail, found, why)
     }
 
     /// It was not looked at.
     #[must_use]
     pub fn skipped(check: Check, why: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Skipped, "skipped", why)
+        Self::of(check, Verdict::Skipped, "skipped", why)
     }
 
     /// Says what it is about.

@@ -6,7 +6,7 @@ use kubebridge_proto::flow::Protocol;
 
 use super::manifests::{network_policy, peer_authentication};
 use crate::cluster::meshes::{Kind, Mesh};
-use crate::doctor::{Check, Finding};
+use crate::doctor::{Check, Finding, Verdict};
 use crate::failure::Exit;
 use crate::flows::AbruptStatus;
 use crate::inquiry::path::{PathReport, PathStep, PathTarget};
@@ -123,91 +123,150 @@ fn step(step: &PathStep) -> String {
     format!("{step} {verdict}: {detail}")
 }
 
+/// Verdicts that need no more than words: how it is, the word for it, and the sentence.
+const PLAIN: [(&str, Verdict, &str, &str); 17] = [
+    (
+        "reachable",
+        Verdict::Ok,
+        "reachable",
+        "a connection is made there",
+    ),
+    (
+        "outside",
+        Verdict::Note,
+        "outside",
+        "it is not the cluster's: this machine connects by itself",
+    ),
+    (
+        "unanswered",
+        Verdict::Note,
+        "unanswered",
+        "nobody refused a datagram there, and nobody answered one",
+    ),
+    (
+        "partly",
+        Verdict::Warn,
+        "partly",
+        "some of its addresses lead there, others do not",
+    ),
+    (
+        "no-such-name",
+        Verdict::Fail,
+        "no-such-name",
+        "there is no such name: no service of the session's namespaces has it, and nobody else",
+    ),
+    (
+        "not-resolved",
+        Verdict::Fail,
+        "not-resolved",
+        "its name could not be resolved",
+    ),
+    (
+        "left-out",
+        Verdict::Fail,
+        "left-out",
+        "its network is one that this session does not route",
+    ),
+    (
+        "no-ready-endpoints",
+        Verdict::Fail,
+        "no-ready-endpoints",
+        "no pod behind the service is ready",
+    ),
+    (
+        "host-unreachable",
+        Verdict::Fail,
+        "unreachable",
+        UNREACHABLE,
+    ),
+    (
+        "network-unreachable",
+        Verdict::Fail,
+        "unreachable",
+        UNREACHABLE,
+    ),
+    (
+        "limit",
+        Verdict::Fail,
+        "limit",
+        "the manager's limit of flows or dials of this session is reached",
+    ),
+    (
+        "session",
+        Verdict::Fail,
+        "session",
+        "the session's tokens have expired, or the manager was replaced",
+    ),
+    (
+        "gone",
+        Verdict::Fail,
+        "gone",
+        "the manager's pod that had it is gone",
+    ),
+    (
+        "manager-unreachable",
+        Verdict::Fail,
+        "manager-unreachable",
+        "the manager does not answer",
+    ),
+    (
+        "not-told",
+        Verdict::Fail,
+        "manager-too-old",
+        "the manager is too old to be asked",
+    ),
+    (
+        "internal",
+        Verdict::Fail,
+        "internal",
+        "the manager could not try: its log tells why",
+    ),
+    (
+        "unknown",
+        Verdict::Note,
+        "unknown",
+        "nothing is known of the way there",
+    ),
+];
+
+const UNREACHABLE: &str =
+    "the manager's pod has no way to it: the cluster's network drops it, or the pod is gone";
+
 fn target(seen: &Seen<'_>) -> Finding {
     const CHECK: Check = Check::Target;
     let report = seen.report;
     let service = service_of(report);
-    let helped = |finding: Finding| match &report.help {
+    match report.verdict.as_str() {
+        "reset-at-once" => return reset(seen, service),
+        "reachable" if !seen.abrupt.is_empty() => return reset(seen, service),
+        "denied" => return denied(report, service),
+        "refused" => return refused(seen, service),
+        "timeout" => return silent(seen, service),
+        _ => {}
+    }
+    let plain = PLAIN
+        .iter()
+        .find(|(verdict, ..)| *verdict == report.verdict);
+    let finding = match plain {
+        Some((_, verdict, found, why)) => Finding::of(CHECK, *verdict, found, *why),
+        None if report.verdict == "no-route" => no_route(report),
+        None => Finding::fail(CHECK, "other", format!("it fails: {}", report.verdict)),
+    };
+    let finding = match &report.help {
         Some(help) => finding.help(help.clone()),
         None => finding,
     };
     match report.verdict.as_str() {
-        "reachable" | "unanswered" if !seen.abrupt.is_empty() => reset(seen, service),
-        "reset-at-once" => reset(seen, service),
-        "reachable" => Finding::ok(CHECK, "reachable", "a connection is made there"),
-        "outside" => Finding::note(
-            CHECK,
-            "outside",
-            "it is not the cluster's: this machine connects by itself",
-        ),
-        "unanswered" => helped(Finding::note(
-            CHECK,
-            "unanswered",
-            "nobody refused a datagram there, and nobody answered one",
-        )),
-        "partly" => helped(Finding::warn(
-            CHECK,
-            "partly",
-            "some of its addresses lead there, others do not",
-        )),
-        "no-such-name" => helped(Finding::fail(
-            CHECK,
-            "no-such-name",
-            "there is no such name: no service of the session's namespaces, and nothing else has it",
-        )),
-        "not-resolved" => helped(Finding::fail(
-            CHECK,
-            "not-resolved",
-            "its name could not be resolved",
-        )),
-        "no-route" => helped(no_route(report)),
-        "left-out" => helped(Finding::fail(
-            CHECK,
-            "left-out",
-            "its network is one that this session does not route",
-        )),
-        "denied" => denied(report, service),
-        "no-ready-endpoints" => helped(Finding::fail(
-            CHECK,
-            "no-ready-endpoints",
-            "no pod behind the service is ready",
-        )),
-        "refused" => refused(seen, service),
-        "timeout" => silent(seen, service),
-        "host-unreachable" | "network-unreachable" => helped(Finding::fail(
-            CHECK,
-            "unreachable",
-            "the manager's pod has no way to it: the cluster's network drops it, or the pod is gone",
-        )),
-        "limit" => helped(Finding::fail(
-            CHECK,
-            "limit",
-            "the manager's limit of flows or dials of this session is reached",
-        ))
-        .help("close some connections; the manager's --flows-per-session allows more"),
-        "session" => Finding::fail(
-            CHECK,
-            "session",
-            "the session's tokens have expired, or the manager was replaced",
-        )
-        .help("try again in a moment; kubebridge status shows until when tokens are good"),
-        "gone" => Finding::fail(CHECK, "gone", "the manager's pod that had it is gone")
-            .help("open the connection again"),
-        "manager-unreachable" => helped(
-            Finding::fail(CHECK, "manager-unreachable", "the manager does not answer")
-                .exiting(Exit::Unreachable),
-        ),
-        "not-told" => Finding::fail(
-            CHECK,
-            "manager-too-old",
-            "the manager is too old to be asked",
-        )
-        .help("kubebridge upgrade"),
-        _ => helped(Finding::fail(
-            CHECK,
-            "other",
-            format!("it fails: {}", report.verdict),
-        )),
+        "limit" => {
+            finding.help("close some connections; the manager's --flows-per-session allows more")
+        }
+        "session" => finding
+            .help("try again in a moment; kubebridge status shows until when tokens are good"),
+        "gone" => finding.help("open the connection again"),
+        "not-told" => finding.help("kubebridge upgrade"),
+        "internal" => finding.help("kubectl -n kubebridge logs deploy/traffic-manager"),
+        "manager-unreachable" => finding.exiting(Exit::Unreachable),
+        _ => finding,
     }
 }
 

@@ -185,7 +185,7 @@ fn lifecycle_21_each_failure_kind_has_its_word_what_helps_and_its_exit_code() {
             "--show-labels",
             1,
         ),
-        ("internal", &[ALLOWED], "other", "trace", 1),
+        ("internal", &[ALLOWED], "internal", "logs", 1),
     ] {
         let finding = judged(
             "authors.shop:9080",
