@@ -175,6 +175,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn the_way_that_differs_is_named() {
         let here = || addresses("203.0.113.1");
         let late = || Err("no answer".to_owned());

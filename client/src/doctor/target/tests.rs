@@ -58,6 +58,7 @@ const ALLOWED: (&str, &str, &str) = ("egress", "ok", "service, service authors.s
 const READY: (&str, &str, &str) = ("endpoints", "ok", "2 of 3 ready");
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn lifecycle_21_each_failure_kind_has_its_word_what_helps_and_its_exit_code() {
     let dial = |verdict| ("dial", verdict, "10.96.0.7:9080");
     let denied = |word| [("egress", "denied", word)];
