@@ -49,10 +49,10 @@ fn judge(traces: &Traces<'_>) -> Finding {
     let found = found.into_iter().filter(|(_, seen)| !seen.is_empty());
     let (tools, evidence): (Vec<_>, Vec<_>) = found.unzip();
     if tools.is_empty() {
-        return Finding::ok(CHECK, "none", "nothing of other tools is seen");
+        return Finding::ok(CHECK, "none", "nothing of other tools");
     }
     let why = format!(
-        "{} is here or has left something: its names and routes may come first",
+        "traces of {}: names and routes of others may come first",
         tools.join(", ")
     );
     let evidence = tools.iter().zip(evidence).flat_map(|(tool, seen)| {
