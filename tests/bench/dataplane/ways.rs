@@ -13,6 +13,8 @@ use kubebridge_tests::product::{Attempt, Manager, NAMESPACES, Session, token_fla
 use kubebridge_tests::secured::{make_certificates, network_manager, tls_flags};
 use kubebridge_tests::wait::until;
 
+/// As much as the manager logs by itself.
+const LOG: &str = "info,kube_client=off";
 const START: Duration = Duration::from_secs(60);
 
 /// Where the peer is, for each way another Service of the same Pod, so that all can be up at once.
@@ -45,6 +47,16 @@ impl Way {
         Self::Sshuttle,
         Self::Packets,
     ];
+
+    /// Those that `KUBEBRIDGE_WAYS` names, or all.
+    pub(crate) fn wanted() -> Vec<Self> {
+        let wanted = std::env::var("KUBEBRIDGE_WAYS").ok();
+        let is_wanted = |way: &Self| match &wanted {
+            Some(names) => names.split(',').any(|name| name == way.name()),
+            None => true,
+        };
+        Self::ALL.into_iter().filter(is_wanted).collect()
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -88,10 +100,22 @@ pub(crate) struct Bench<'lab> {
 
 /// Makes the lab, with a distance where one is asked for.
 pub(crate) fn lab(shape: Option<Shape>) -> Result<Lab> {
-    match shape {
-        Some(shape) => Lab::start_far(shape),
-        None => Lab::start(),
+    let mut lab = match shape {
+        Some(shape) => Lab::start_far(shape)?,
+        None => Lab::start()?,
+    };
+    lab.log = LOG;
+    for machine in [lab.laptop.on(), &lab.node] {
+        congestion(machine)?;
     }
+    Ok(lab)
+}
+
+/// Has a machine's TCP do what the figures of other tools were taken with, whatever this one does.
+fn congestion(machine: &Machine) -> Result<()> {
+    machine
+        .shell("echo reno >/proc/sys/net/ipv4/tcp_congestion_control")
+        .map(drop)
 }
 
 impl<'lab> Bench<'lab> {
@@ -99,6 +123,7 @@ impl<'lab> Bench<'lab> {
     pub(crate) fn start(lab: &'lab Lab) -> Result<Self> {
         let network = PodNetwork::start(lab)?;
         let pod = network.pod(lab, "peer", POD)?;
+        congestion(&pod)?;
         let peer = program("peer")?.display().to_string();
         let mut daemons = vec![serve(lab, &pod, 9000, &[&peer, "serve", "9000"])?];
         for cluster_ip in [SERVICE.cluster_ip, BY_SSHUTTLE, BY_PACKETS] {
@@ -114,8 +139,13 @@ impl<'lab> Bench<'lab> {
         lab.node.shell(&format!(
             "iptables -t nat -A PREROUTING -d {NODE} -p tcp --dport 9000 -j DNAT --to-destination {POD}:9000"
         ))?;
-        daemons.extend(sshuttle(lab)?);
-        daemons.extend(packets(lab)?);
+        let wanted = Way::wanted();
+        if wanted.contains(&Way::Sshuttle) {
+            daemons.extend(sshuttle(lab)?);
+        }
+        if wanted.contains(&Way::Packets) {
+            daemons.extend(packets(lab)?);
+        }
         make_certificates(lab, "certs")?;
         let manager = network_manager(lab)?;
         let mut flags = tls_flags(lab, "certs", "certs");
@@ -128,14 +158,24 @@ impl<'lab> Bench<'lab> {
             running: (network, pod, daemons, manager),
             session,
         };
-        for way in Way::ALL {
-            until(way.name(), START, || {
-                let said = bench.peer(&["connect", &way.target()])?;
-                ensure!(said == "connected", "{said}");
-                Ok(())
-            })?;
+        for way in wanted {
+            bench.reached(way)?;
         }
         Ok(bench)
+    }
+
+    /// Makes ready for a way's turn.
+    pub(crate) fn turn(&mut self, way: Way) -> Result<()> {
+        self.reached(way)
+    }
+
+    /// Waits until the peer is reached by a way.
+    pub(crate) fn reached(&self, way: Way) -> Result<()> {
+        until(way.name(), START, || {
+            let said = self.peer(&["connect", &way.target()])?;
+            ensure!(said == "connected", "{said}");
+            Ok(())
+        })
     }
 
     /// Runs the peer's client on the laptop.
