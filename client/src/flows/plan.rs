@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::control::way::Place;
 
-/// The most data connections of a session: four carry what a lossy path takes, and more would be
-/// unfair to others on it.
-const MOST: usize = 4;
 /// A connection beyond the first that carried nothing for this long is dropped.
 const QUIET: Duration = Duration::from_secs(30);
 
@@ -41,8 +38,14 @@ pub(super) enum Action {
     },
 }
 
-/// Decides what to do. `home` is where new flows go, `waiting` are places that flows wait for.
-pub(super) fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec<Action> {
+/// Decides what to do. `home` is where new flows go, `waiting` are places that flows wait for,
+/// `most` connections may lead home.
+pub(super) fn plan(
+    connections: &[Seen],
+    home: &Place,
+    waiting: &[Place],
+    most: usize,
+) -> Vec<Action> {
     let mut actions = Vec::new();
     for place in waiting.iter().filter(|place| *place != home) {
         if !connections.iter().any(|one| one.place == *place) {
@@ -53,7 +56,7 @@ pub(super) fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec
         .iter()
         .filter(|one| one.place == *home)
         .collect();
-    let missing = wanted(&at_home).saturating_sub(at_home.len());
+    let missing = wanted(&at_home, most).saturating_sub(at_home.len());
     actions.extend((0..missing).map(|_| Action::Open(home.clone())));
     if missing == 0 {
         actions.extend(unevenness(&at_home).map(|from| Action::Move { from }));
@@ -66,12 +69,12 @@ pub(super) fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec
     actions
 }
 
-fn wanted(connections: &[&Seen]) -> usize {
+fn wanted(connections: &[&Seen], most: usize) -> usize {
     let busy: usize = connections.iter().map(|one| one.busy).sum();
     let for_busy = if busy >= 2 { busy } else { 1 };
     let is_lossy = busy > 0 && connections.iter().any(|one| one.is_lossy);
-    let for_loss = if is_lossy { MOST } else { 1 };
-    for_busy.max(for_loss).min(MOST)
+    let for_loss = if is_lossy { most } else { 1 };
+    for_busy.max(for_loss).min(most)
 }
 
 /// The connection that has at least two busy flows more than another.
@@ -105,6 +108,10 @@ pub(super) fn least_loaded(connections: &[Seen], place: &Place) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec<Action> {
+        super::plan(connections, home, waiting, 4)
+    }
+
     fn home() -> Place {
         Place::named("new")
     }
@@ -127,6 +134,16 @@ mod tests {
         assert_eq!(plan(&[seen(1, 100, 1)], &home(), &[]), []);
         let opens = |busy| plan(&[seen(1, 100, busy)], &home(), &[]).len();
         assert_eq!([2, 3, 4, 50].map(opens), [1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn there_are_no_more_connections_than_there_may_be() {
+        let lossy = Seen {
+            is_lossy: true,
+            ..seen(1, 100, 50)
+        };
+        assert_eq!(super::plan(&[lossy], &home(), &[], 1), []);
+        assert_eq!(super::plan(&[seen(1, 9, 9)], &home(), &[], 3).len(), 2);
     }
 
     #[test]

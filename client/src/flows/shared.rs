@@ -30,6 +30,8 @@ const BUSY: u64 = 128 * 1024;
 pub(super) struct Shared {
     pub(super) way: Arc<dyn Way>,
     pub(super) session: watch::Receiver<SessionInfo>,
+    /// The most connections to one place.
+    pub(super) most: usize,
     pub(super) memory: Budget,
     pub(super) counters: Counters,
     /// Connections that have echoed.
@@ -92,10 +94,15 @@ impl Entry {
 }
 
 impl Shared {
-    pub(super) fn new(way: Arc<dyn Way>, session: watch::Receiver<SessionInfo>) -> Self {
+    pub(super) fn new(
+        way: Arc<dyn Way>,
+        session: watch::Receiver<SessionInfo>,
+        most: usize,
+    ) -> Self {
         Self {
             way,
             session,
+            most,
             memory: Budget::new(MEMORY),
             counters: Counters::default(),
             ready: watch::Sender::new(Vec::new()),

@@ -1,7 +1,8 @@
 //! Figures of the data plane: what a connection through each way to the cluster is like, in one run.
 //!
-//! The ways take turns, round after round, on the same path: no tunnel at all, kubebridge,
-//! sshuttle, and packets over one TCP connection (what KubeVPN does, by a program of our own).
+//! The ways take turns, round after round, on the same path: no tunnel at all, kubebridge, the same
+//! with all flows over one connection (what Telepresence does), sshuttle, and packets over one TCP
+//! connection (what KubeVPN does, by a program of our own).
 //! Goals P15 to P18. Needs root, what `tests/bench/dataplane/setup` installs, and a release build.
 //!
 //! `dataplane-figures near [ROUNDS]` throughput, connections, round trips, memory on a path without a limit ·

@@ -36,14 +36,16 @@ const BY_PACKETS: &str = "10.96.6.1";
 pub(crate) enum Way {
     Direct,
     Kubebridge,
+    OneConnection,
     Sshuttle,
     Packets,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Direct,
         Self::Kubebridge,
+        Self::OneConnection,
         Self::Sshuttle,
         Self::Packets,
     ];
@@ -62,6 +64,7 @@ impl Way {
         match self {
             Self::Direct => "no tunnel",
             Self::Kubebridge => "kubebridge",
+            Self::OneConnection => "streams over one TCP",
             Self::Sshuttle => "sshuttle",
             Self::Packets => "packets over TCP",
         }
@@ -71,18 +74,27 @@ impl Way {
     pub(crate) fn target(self) -> String {
         let host = match self {
             Self::Direct => NODE,
-            Self::Kubebridge => SERVICE.cluster_ip,
+            Self::Kubebridge | Self::OneConnection => SERVICE.cluster_ip,
             Self::Sshuttle => BY_SSHUTTLE,
             Self::Packets => BY_PACKETS,
         };
         format!("{host}:9000")
     }
 
+    /// With what a session of ours is made for it.
+    fn options(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Kubebridge => Some(&[]),
+            Self::OneConnection => Some(&["--data-connections=1"]),
+            Self::Direct | Self::Sshuttle | Self::Packets => None,
+        }
+    }
+
     /// Words in the command lines of the processes that do its work, on either machine.
     pub(crate) fn processes(self) -> &'static [&'static str] {
         match self {
             Self::Direct => &[],
-            Self::Kubebridge => &["kubebridge", "traffic-manager"],
+            Self::Kubebridge | Self::OneConnection => &["kubebridge", "traffic-manager"],
             Self::Sshuttle => &["sshuttle", "ssh", "sshd", "python"],
             Self::Packets => &["l3"],
         }
@@ -94,8 +106,8 @@ pub(crate) struct Bench<'lab> {
     pub(crate) lab: &'lab Lab,
     #[expect(dead_code, reason = "they run as long as it lives")]
     running: (PodNetwork, Machine, Vec<Daemon>, Manager),
-    #[expect(dead_code, reason = "it is connected as long as it lives")]
-    session: Session<'lab>,
+    /// The session, and which way it was made for.
+    session: Option<(Way, Session<'lab>)>,
 }
 
 /// Makes the lab, with a distance where one is asked for.
@@ -148,25 +160,43 @@ impl<'lab> Bench<'lab> {
         }
         make_certificates(lab, "certs")?;
         let manager = network_manager(lab)?;
-        let mut flags = tls_flags(lab, "certs", "certs");
-        flags.extend(token_flags(lab, &NAMESPACES)?);
-        flags.push(format!("--exclude-cidr={BY_SSHUTTLE}/32,{BY_PACKETS}/32"));
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let session = Attempt::start_with(lab, &NAMESPACES, &flags)?.connected()?;
-        let bench = Self {
+        let mut bench = Self {
             lab,
             running: (network, pod, daemons, manager),
-            session,
+            session: None,
         };
         for way in wanted {
-            bench.reached(way)?;
+            bench.turn(way)?;
         }
         Ok(bench)
     }
 
     /// Makes ready for a way's turn.
     pub(crate) fn turn(&mut self, way: Way) -> Result<()> {
+        if let Some(options) = way.options() {
+            self.connect(way, options)?;
+        }
         self.reached(way)
+    }
+
+    /// Has a session that was made for this way.
+    fn connect(&mut self, way: Way, options: &[&str]) -> Result<()> {
+        match self.session.take() {
+            Some((of, session)) if of == way => {
+                self.session = Some((of, session));
+                return Ok(());
+            }
+            Some((_, session)) => session.end_at_once()?,
+            None => {}
+        }
+        let mut flags = tls_flags(self.lab, "certs", "certs");
+        flags.extend(token_flags(self.lab, &NAMESPACES)?);
+        flags.push(format!("--exclude-cidr={BY_SSHUTTLE}/32,{BY_PACKETS}/32"));
+        flags.extend(options.iter().map(|&option| option.to_owned()));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let session = Attempt::start_with(self.lab, &NAMESPACES, &flags)?.connected()?;
+        self.session = Some((way, session));
+        Ok(())
     }
 
     /// Waits until the peer is reached by a way.
