@@ -59,7 +59,8 @@ pub(super) fn plan(
     let missing = wanted(&at_home, most).saturating_sub(at_home.len());
     actions.extend((0..missing).map(|_| Action::Open(home.clone())));
     if missing == 0 {
-        actions.extend(unevenness(&at_home).map(|from| Action::Move { from }));
+        let uneven = unevenness(&at_home).into_iter();
+        actions.extend(uneven.map(|from| Action::Move { from }));
         actions.extend(superfluous(&at_home).map(Action::Close));
     }
     let elsewhere = connections.iter().filter(|one| {
@@ -77,12 +78,27 @@ fn wanted(connections: &[&Seen], most: usize) -> usize {
     for_busy.max(for_loss).min(most)
 }
 
-/// The connection that has at least two busy flows more than another.
-fn unevenness(connections: &[&Seen]) -> Option<u64> {
-    let ready = || connections.iter().filter(|one| one.is_ready);
-    let most = ready().max_by_key(|one| one.busy)?;
-    let least = ready().min_by_key(|one| one.busy)?;
-    (most.busy >= least.busy + 2).then_some(most.id)
+/// The connections with busy flows that others have room for: one for each flow to move, so that
+/// none has two more than another. All at once, as soon as all connections are there: what moves
+/// stands still for a round trip, so that it shall not move twice.
+fn unevenness(connections: &[&Seen]) -> Vec<u64> {
+    let mut moves = Vec::new();
+    if connections.iter().any(|one| !one.is_ready) {
+        return moves;
+    }
+    let mut loads: Vec<_> = connections.iter().map(|one| (one.busy, one.id)).collect();
+    loop {
+        loads.sort_unstable();
+        let [least, .., most] = loads.as_mut_slice() else {
+            return moves;
+        };
+        if most.0 < least.0 + 2 {
+            return moves;
+        }
+        moves.push(most.1);
+        most.0 -= 1;
+        least.0 += 1;
+    }
 }
 
 /// Connections beyond the first that nobody uses.
@@ -169,7 +185,14 @@ mod tests {
     #[test]
     fn busy_flows_are_spread_and_others_stay() {
         let uneven = [seen(1, 9, 3), seen(2, 0, 0), seen(3, 500, 0)];
-        assert_eq!(plan(&uneven, &home(), &[]), [Action::Move { from: 1 }]);
+        let moves = [Action::Move { from: 1 }, Action::Move { from: 1 }];
+        assert_eq!(plan(&uneven, &home(), &[]), moves);
+        let opening = Seen {
+            is_ready: false,
+            ..seen(4, 0, 0)
+        };
+        let [one, two, three] = uneven;
+        assert_eq!(plan(&[one, two, three, opening], &home(), &[]), []);
         let even = [seen(1, 9, 2), seen(2, 0, 1), seen(3, 500, 1)];
         assert_eq!(plan(&even, &home(), &[]), [Action::Open(home())]);
     }

@@ -22,8 +22,9 @@ const FLOWS: usize = 1024;
 const MEMORY: usize = 64 * 1024 * 1024;
 /// Attempts that fail before a manager that is not the session's any longer counts as gone.
 const GONE: u32 = 2;
-/// What a flow has to move between two looks to be busy: a quarter of a second of 4 Mbit/s.
-const BUSY: u64 = 128 * 1024;
+/// What a flow has to move between two looks to be busy: a quarter of a second of 1 Mbit/s. One of
+/// four has little more of a connection that loses a packet in a hundred.
+const BUSY: u64 = 32 * 1024;
 
 /// Shared by all parts of a session's data plane.
 #[derive(Debug)]
