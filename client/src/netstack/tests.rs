@@ -24,6 +24,7 @@ use crate::reachable::Holds;
 
 mod datagrams;
 mod laptop;
+mod streams;
 mod tcp;
 
 const LAPTOP: &str = "198.19.248.1:40000";

@@ -6,7 +6,7 @@ use super::laptop::{Laptop, syn};
 use super::*;
 
 /// Reads a packet as a TCP segment: its control, sequence and confirmed number.
-fn segment(packet: &[u8]) -> (TcpControl, i32, Option<i32>) {
+pub(super) fn segment(packet: &[u8]) -> (TcpControl, i32, Option<i32>) {
     let packet = Packet::parse(packet).unwrap();
     let segment = TcpPacket::new_checked(packet.payload).unwrap();
     let control = match (segment.syn(), segment.rst(), segment.fin()) {
