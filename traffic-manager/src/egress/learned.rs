@@ -55,26 +55,26 @@ pub fn origin(
     rules: &Rules,
     now: Instant,
 ) -> Option<Origin> {
+    let outside = !asked.ends_with(&view.cluster_domain);
+    if outside && grant.domains.iter().any(|domain| asked.ends_with(domain)) {
+        // Even where a Service's name lies under it, too: who answered is not known here.
+        return rules.takes(asked).then_some(Origin::Outside);
+    }
     let expanded = view.search.iter().filter_map(|domain| asked.join(domain));
     let candidates = std::iter::once(asked.clone()).chain(expanded);
-    let of_service = candidates
+    let route = candidates
         .filter_map(|name| service(&name, view))
         .filter(|(namespace, _)| grant.namespaces.contains(namespace))
-        .find_map(|(namespace, name)| index.lookup(&namespace, &name, now).route());
-    if let Some(route) = of_service {
-        let target = route.external_name.as_deref().map(str::parse::<Name>);
-        return match (route.kind, target) {
-            (ServiceKind::ClusterIp | ServiceKind::Headless, _) => Some(Origin::Cluster),
-            (ServiceKind::ExternalName, Some(Ok(target))) => {
-                let takes = target.ends_with(&view.cluster_domain) || rules.takes(&target);
-                takes.then_some(Origin::Outside)
-            }
-            (ServiceKind::ExternalName, None | Some(Err(_))) => None,
-        };
+        .find_map(|(namespace, name)| index.lookup(&namespace, &name, now).route())?;
+    let target = route.external_name.as_deref().map(str::parse::<Name>);
+    match (route.kind, target) {
+        (ServiceKind::ClusterIp | ServiceKind::Headless, _) => Some(Origin::Cluster),
+        (ServiceKind::ExternalName, Some(Ok(target))) => {
+            let takes = target.ends_with(&view.cluster_domain) || rules.takes(&target);
+            takes.then_some(Origin::Outside)
+        }
+        (ServiceKind::ExternalName, None | Some(Err(_))) => None,
     }
-    let outside = !asked.ends_with(&view.cluster_domain);
-    let named = grant.domains.iter().any(|domain| asked.ends_with(domain));
-    (outside && named && rules.takes(asked)).then_some(Origin::Outside)
 }
 
 /// Takes `SERVICE.NAMESPACE.svc.DOMAIN` apart, and what is in front of it off.
