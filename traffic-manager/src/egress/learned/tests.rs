@@ -214,6 +214,23 @@ async fn a_service_whose_name_a_suffix_has_does_not_vouch_for_what_others_answer
 }
 
 #[tokio::test]
+async fn what_others_answer_does_not_prolong_what_the_cluster_said() {
+    let mut learned = Learned::default();
+    let start = Instant::now();
+    let address = IpAddr::from([10, 0, 0, 1]);
+    let answer = |ttl| reply(ResponseCode::NOERROR, &[("10.0.0.1", ttl)]);
+    learned.learn(&answer(300), Origin::Outside, start);
+    learned.learn(&answer(60), Origin::Cluster, start);
+
+    let at = |seconds| learned.origin(address, start + Duration::from_secs(seconds));
+
+    assert_eq!(at(59), Some(Origin::Cluster));
+    assert_eq!(at(60), Some(Origin::Outside));
+    assert_eq!(at(299), Some(Origin::Outside));
+    assert_eq!(at(300), None);
+}
+
+#[tokio::test]
 async fn an_answer_never_shortens_what_an_earlier_one_allowed() {
     let mut learned = Learned::default();
     let start = Instant::now();
