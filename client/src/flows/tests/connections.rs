@@ -212,3 +212,33 @@ async fn flows_of_a_manager_that_drains_stay_there_and_go_on_there() {
     // Then nobody needs the old one.
     world.connections(1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn flows_of_a_manager_that_takes_nothing_new_go_on_over_the_connection_they_have() {
+    let world = World::start();
+    let mut talk = world.echo().await;
+    talk.say(b"before").await;
+
+    world.manager.drain.cancel();
+    sleep(Duration::from_secs(20)).await;
+
+    talk.say(b"still there").await;
+    let status = world.flows.status();
+    assert_eq!((status.replaced, status.resumed), (0, 0));
+    assert_eq!(talk.end().await.how, How::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_falls_silent_while_its_manager_ends_is_not_kept() {
+    let world = World::start();
+    let mut talk = world.echo().await;
+    talk.say(b"before").await;
+    world.manager.drain.cancel();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.flows.status().replaced, 0);
+
+    world.wires.silence(0);
+    sleep(Duration::from_secs(10)).await;
+
+    assert_eq!(world.flows.status().replaced, 1);
+}

@@ -26,6 +26,7 @@ use tokio::io::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::control::way::{BoxIo, Place, Way};
@@ -95,6 +96,8 @@ pub(super) struct Manager {
     pub(super) ended: Mutex<Vec<Ended>>,
     /// Sessions that asked, in order.
     pub(super) asked: Mutex<Vec<String>>,
+    /// Has it take nothing new over the connections it has.
+    pub(super) drain: CancellationToken,
 }
 
 struct Parked {
@@ -133,7 +136,19 @@ impl Manager {
         let Ok(mut connection) = http2::server().handshake::<_, Bytes>(stream).await else {
             return;
         };
-        while let Some(Ok((request, respond))) = connection.accept().await {
+        let mut is_draining = false;
+        loop {
+            let next = tokio::select! {
+                next = connection.accept() => next,
+                () = self.drain.cancelled(), if !is_draining => {
+                    is_draining = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+            };
+            let Some(Ok((request, respond))) = next else {
+                return;
+            };
             let open = Open::read(&request).unwrap();
             let receive = request.into_body();
             match open {
