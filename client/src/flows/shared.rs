@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use kubebridge_proto::flow::{Attached, Budget, Meter, Open};
+use kubebridge_proto::flow::{Attached, Budget, Meter, Open, Protocol};
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -54,6 +54,8 @@ pub(super) struct Unanswered;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) meter: Meter,
+    /// Whether it can go on over another connection, which datagrams cannot.
+    can_move: bool,
     connection: AtomicU64,
     /// What its meter said at the last look, and whether it moved much before that.
     looked: AtomicU64,
@@ -130,12 +132,13 @@ impl Shared {
     }
 
     /// Takes a place for one more flow.
-    pub(super) fn admit(self: &Arc<Self>) -> Result<Held, Failure> {
+    pub(super) fn admit(self: &Arc<Self>, protocol: Protocol) -> Result<Held, Failure> {
         let most = self.session.borrow().limits.flows;
         let most = most.map_or(FLOWS, |most| most as usize);
         let id = self.number();
         let entry = Arc::new(Entry {
             meter: Meter::default(),
+            can_move: protocol == Protocol::Tcp,
             connection: AtomicU64::new(u64::MAX),
             looked: AtomicU64::new(0),
             is_busy: AtomicBool::new(false),
@@ -273,7 +276,8 @@ impl Shared {
     pub(super) fn move_one(&self, from: u64) {
         let flows = self.flows.lock();
         let entry = flows.values().find(|entry| {
-            entry.is_busy.load(Ordering::Relaxed)
+            entry.can_move
+                && entry.is_busy.load(Ordering::Relaxed)
                 && entry.connection.load(Ordering::Relaxed) == from
         });
         if let Some(entry) = entry {
