@@ -16,6 +16,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
 use crate::failure::{Exit, Failure};
+use crate::flows::MOST_CONNECTIONS;
 use crate::forward::{MOST, Wanted};
 use crate::proxy::Target;
 
@@ -263,6 +264,15 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// Most connections to the manager that programs' connections are spread over
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MOST_CONNECTIONS,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_CONNECTIONS)),
+        env = "KUBEBRIDGE_DATA_CONNECTIONS"
+    )]
+    pub data_connections: u8,
     /// Network to reach beside those of the cluster (repeatable)
     #[arg(
         long = "include-cidr",

@@ -58,6 +58,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// The most connections that flows are spread over.
+    pub data_connections: u8,
     /// What the user says about IP routes.
     pub routes: RouteChoice,
     /// Files with tokens, by namespace.
@@ -82,6 +84,7 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            data_connections,
             include,
             exclude,
             tokens,
@@ -123,6 +126,7 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            data_connections: *data_connections,
             routes: RouteChoice {
                 include: include.clone(),
                 exclude: exclude.clone(),

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "peer serve PORT
 peer down|up ADDR:PORT BYTES FLOWS   moves so many bytes in each of so many connections
+peer down-for|up-for ADDR:PORT SECONDS FLOWS   moves what there is time for
 peer ping ADDR:PORT COUNT            times 1-byte round trips over one connection
 peer rate ADDR:PORT SECONDS FLOWS    opens connections, each for one byte and back
 peer hold ADDR:PORT FLOWS            echoes in many connections until its input ends
@@ -34,6 +35,14 @@ async fn main() -> Result<()> {
         ["serve", port] => server::serve(port.parse()?).await?,
         ["down", to, bytes, flows] => client::down(at(to)?, bytes.parse()?, flows.parse()?).await?,
         ["up", to, bytes, flows] => client::up(at(to)?, bytes.parse()?, flows.parse()?).await?,
+        ["down-for", to, seconds, flows] => {
+            let time = Duration::from_secs(seconds.parse()?);
+            client::down_for(at(to)?, time, flows.parse()?).await?
+        }
+        ["up-for", to, seconds, flows] => {
+            let time = Duration::from_secs(seconds.parse()?);
+            client::up_for(at(to)?, time, flows.parse()?).await?
+        }
         ["ping", to, count] => client::ping(at(to)?, count.parse()?).await?,
         ["rate", to, seconds, flows] => {
             let time = Duration::from_secs(seconds.parse()?);

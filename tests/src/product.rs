@@ -91,7 +91,7 @@ impl Manager {
         let mut command = lab.node.command(program("traffic-manager")?);
         command
             .env("KUBECONFIG", lab.api.kubeconfig(account))
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .args(["serve", "--kubernetes"])
             .args(flags)
             .arg("--resolv-conf")
@@ -204,7 +204,7 @@ impl<'lab> Attempt<'lab> {
     pub fn start_with(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .args(["connect", "--foreground"])
             .args(namespaces.iter().flat_map(|name| ["-n", name]))
             .args(["--probe", "www.example.org"])
@@ -234,7 +234,7 @@ impl<'lab> Attempt<'lab> {
     ) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .env("KUBECONFIG", kubeconfig)
             .envs(environment.iter().copied())
             .args(["connect", "--foreground"])

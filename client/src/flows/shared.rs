@@ -22,14 +22,17 @@ const FLOWS: usize = 1024;
 const MEMORY: usize = 64 * 1024 * 1024;
 /// Attempts that fail before a manager that is not the session's any longer counts as gone.
 const GONE: u32 = 2;
-/// What a flow has to move between two looks to be busy: a quarter of a second of 4 Mbit/s.
-const BUSY: u64 = 128 * 1024;
+/// What a flow has to move between two looks to be busy: a quarter of a second of 1 Mbit/s. One of
+/// four has little more of a connection that loses a packet in a hundred.
+const BUSY: u64 = 32 * 1024;
 
 /// Shared by all parts of a session's data plane.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) way: Arc<dyn Way>,
     pub(super) session: watch::Receiver<SessionInfo>,
+    /// The most connections to one place.
+    pub(super) most: usize,
     pub(super) memory: Budget,
     pub(super) counters: Counters,
     /// Connections that have echoed.
@@ -94,10 +97,15 @@ impl Entry {
 }
 
 impl Shared {
-    pub(super) fn new(way: Arc<dyn Way>, session: watch::Receiver<SessionInfo>) -> Self {
+    pub(super) fn new(
+        way: Arc<dyn Way>,
+        session: watch::Receiver<SessionInfo>,
+        most: usize,
+    ) -> Self {
         Self {
             way,
             session,
+            most,
             memory: Budget::new(MEMORY),
             counters: Counters::default(),
             ready: watch::Sender::new(Vec::new()),

@@ -5,6 +5,7 @@
 //! are kept to be sent again, so that the flow's own credit bounds both.
 
 mod pump;
+mod reading;
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::control::way::{BoxIo, Place, Way};
-use crate::flows::{Flows, Opener};
+use crate::flows::{Flows, MOST_CONNECTIONS, Opener};
 use crate::test_util::session_info;
 
 /// Where everything comes back as it went.
@@ -386,7 +386,7 @@ impl World {
         let manager = wires.replace("first");
         let session = watch::Sender::new(session_info(&["10.96.0.0/16"]));
         let way: Arc<dyn Way> = Arc::clone(&wires) as _;
-        let flows = Flows::start(way, session.subscribe());
+        let flows = Flows::start(way, session.subscribe(), MOST_CONNECTIONS);
         Self {
             wires,
             manager,
