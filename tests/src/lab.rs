@@ -21,6 +21,7 @@ use crate::{
     machine::{Machine, cable},
     outside::Outside,
     parts::Parts,
+    product::LOG,
     relay::Relay,
     wait::until,
 };
@@ -107,6 +108,8 @@ pub struct Lab {
     internet: Machine,
     /// Between the laptop and the internet, if there is any.
     pub distance: Option<Distance>,
+    /// What the programs under test log; all that is ours, unless a test makes it less.
+    pub log: &'static str,
     pub(crate) folder: TempDir,
     finished: bool,
 }
@@ -202,6 +205,7 @@ impl Lab {
             node,
             internet,
             distance,
+            log: LOG,
             folder,
             finished: false,
         })

@@ -114,7 +114,7 @@ fn memory_of_idle(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> 
 /// With a delay and a rate: four flows, at each loss.
 pub(crate) fn measure_path(paths: &[Path], rounds: usize) -> Result<Table> {
     let mut lab = lab(paths.first().map(|path| path.shape))?;
-    let mut distance = lab.distance.take().context("no distance")?;
+    let distance = lab.distance.take().context("no distance")?;
     let bench = Bench::start(&lab)?;
     let mut table = Table::default();
     for round in 0..rounds {
