@@ -1,6 +1,8 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
 mod by_proxy;
+mod idle;
+mod loss;
 mod tunnel;
 mod workloads;
 

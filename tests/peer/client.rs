@@ -22,6 +22,8 @@ const DATAGRAM_TIME: Duration = Duration::from_secs(2);
 const DATAGRAM_TRIES: usize = 5;
 /// What an echo holds: many small pieces, so that a cut meets one.
 const HELD_PIECE: usize = 4096;
+/// How many idle connections are opened at a time.
+const LANES: u64 = 8;
 
 async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(to).await.context("connect")?;
@@ -222,26 +224,48 @@ async fn echo_until(
     must_say(&mut stream, "").await
 }
 
+/// Opens connections, waits until the input ends, and has each say something.
 pub(crate) async fn idle(to: SocketAddr, flows: u64) -> Result<String> {
-    let mut open = Vec::new();
-    for number in 0..flows {
-        let mut stream = ask(to, "echo")
-            .await
-            .with_context(|| format!("flow {number}"))?;
-        stream.write_all(b"x").await?;
-        let mut back = [0];
-        let read = stream.read_exact(&mut back).await;
-        read.with_context(|| format!("flow {number}"))?;
-        open.push(stream);
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        lanes.spawn(async move {
+            let mut open = Vec::new();
+            for number in (lane..flows).step_by(LANES as usize) {
+                let opening = async {
+                    let mut stream = ask(to, "echo").await?;
+                    one_byte(&mut stream, b'x').await?;
+                    Ok::<_, anyhow::Error>(stream)
+                };
+                let stream = opening.await.with_context(|| format!("flow {number}"))?;
+                open.push((number, stream));
+            }
+            Ok::<_, anyhow::Error>(open)
+        });
     }
+    let open: Vec<_> = lanes.join_all().await.into_iter().collect::<Result<_>>()?;
     crate::say(&format!("open={flows}"));
     input_ends().await?;
-    for stream in &mut open {
-        stream.write_all(b"y").await?;
-        let mut back = [0];
-        stream.read_exact(&mut back).await?;
+    let mut lanes = JoinSet::new();
+    for lane in open {
+        lanes.spawn(async move {
+            for (number, mut stream) in lane {
+                let living = one_byte(&mut stream, b'y').await;
+                living.with_context(|| format!("flow {number}, after its sleep"))?;
+            }
+            Ok(())
+        });
     }
+    lanes.join_all().await.into_iter().collect::<Result<()>>()?;
     Ok("all well".to_owned())
+}
+
+/// Sends a byte, which must come back.
+async fn one_byte(stream: &mut TcpStream, byte: u8) -> Result<()> {
+    stream.write_all(&[byte]).await?;
+    let mut back = [0];
+    stream.read_exact(&mut back).await?;
+    ensure!(back == [byte], "another byte");
+    Ok(())
 }
 
 pub(crate) async fn half_close(to: SocketAddr) -> Result<String> {

@@ -14,6 +14,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const USAGE: &str = "peer serve PORT
 peer down|up ADDR:PORT BYTES FLOWS   moves so many bytes in each of so many connections
@@ -29,6 +30,9 @@ peer udp ADDR:PORT BYTES COUNT       echoes datagrams of this size";
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    let limits = getrlimit(Resource::Nofile);
+    let current = limits.maximum;
+    setrlimit(Resource::Nofile, Rlimit { current, ..limits })?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let said = match words.as_slice() {

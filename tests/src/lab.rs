@@ -108,7 +108,7 @@ pub struct Lab {
     internet: Machine,
     /// Between the laptop and the internet, if there is any.
     pub distance: Option<Distance>,
-    /// What the programs under test log; figures are taken with less.
+    /// What the programs under test log; all that is ours, unless a test makes it less.
     pub log: &'static str,
     pub(crate) folder: TempDir,
     finished: bool,

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::{
     daemon::Daemon,
     lab::{CLUSTER_DNS, Lab},
-    machine::http_ok,
+    machine::{http_get, http_ok},
     parts::program,
     snapshot::Snapshot,
 };
@@ -48,6 +48,15 @@ impl Manager {
         let account = MANAGER_ACCOUNT;
         lab.api.service_reader(&lab.node, account, &NAMESPACES)?;
         Self::start_again(lab)
+    }
+
+    /// As [`start`](Self::start), with more `flags`.
+    pub fn start_with(lab: &Lab, flags: &[&str]) -> Result<Self> {
+        let account = MANAGER_ACCOUNT;
+        lab.api.service_reader(&lab.node, account, &NAMESPACES)?;
+        let manager = Self::launch(lab, account, &[&own_namespaces()[..], flags].concat())?;
+        manager.ready(lab)?;
+        Ok(manager)
     }
 
     /// As [`start`](Self::start), when it was there before: what it needs is there.
@@ -127,6 +136,17 @@ impl Manager {
             .collect()
     }
 
+    /// Its process.
+    pub fn process(&self) -> Result<u32> {
+        self.0.process()
+    }
+
+    /// What it counts of itself, in the text format of Prometheus.
+    pub fn metrics(&self, lab: &Lab) -> Result<Metrics> {
+        let text = http_get(&lab.node, &format!("{}:7081", self.1), "/metrics")?;
+        Ok(Metrics(text))
+    }
+
     /// Sends it a signal, as SIGSTOP.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.0.signal(signal)
@@ -137,6 +157,27 @@ impl Manager {
         self.0.signal(Signal::KILL)?;
         self.0.ended(END)?;
         Ok(())
+    }
+}
+
+/// What a manager counts of itself.
+#[derive(Debug)]
+pub struct Metrics(String);
+
+impl Metrics {
+    /// The sum of all that has this name, whatever its labels.
+    pub fn sum(&self, name: &str) -> Result<f64> {
+        let of_name = |line: &str| -> Option<f64> {
+            let (key, value) = line.rsplit_once(' ')?;
+            let rest = key.strip_prefix(name)?;
+            let is_it = rest.is_empty() || rest.starts_with('{');
+            value.parse().ok().filter(|_| is_it)
+        };
+        let mut values = self.0.lines().filter_map(of_name).peekable();
+        values
+            .peek()
+            .with_context(|| format!("no {name} in {}", self.0))?;
+        Ok(values.sum())
     }
 }
 
@@ -307,6 +348,11 @@ impl<'lab> Session<'lab> {
     /// What it printed.
     pub fn said(&self) -> Result<String> {
         self.daemon.log()
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<u32> {
+        self.daemon.process()
     }
 
     /// The address of the session's resolver, as systemd-resolved was told it.

@@ -89,6 +89,7 @@ fn session() -> StatusReport {
         state: "degraded".to_owned(),
         doing: None,
         uptime_seconds: 3600,
+        tasks: 41,
         manager: "127.0.0.1:7080".to_owned(),
         manager_version: Some("0.2.0".to_owned()),
         client_version: "0.1.0".to_owned(),
