@@ -3,14 +3,16 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
 use http::Request;
-use kubebridge_proto::flow::{Attached, echo_request, http2};
+use kubebridge_proto::flow::{
+    Attached, FailureKind, echo_request, echo_request_of, http2, verdict,
+};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -38,6 +40,8 @@ pub(super) struct Connection {
     pub(super) id: u64,
     pub(super) place: Place,
     requests: SendRequest<Bytes>,
+    /// Whether it is for the flows it has, and for no others.
+    is_aside: AtomicBool,
     /// Open flows.
     pub(super) flows: AtomicUsize,
     /// Flows that move much.
@@ -75,11 +79,12 @@ impl Octets {
 
 impl Connection {
     /// Runs a connection until it is closed or dead, and says why; `ready` is told when it has
-    /// echoed.
+    /// echoed. Where the way may lead to several managers, it has to be that of the session.
     pub(super) async fn run(
         id: u64,
         place: Place,
         io: BoxIo,
+        session: &str,
         ready: impl FnOnce(Arc<Self>),
     ) -> anyhow::Error {
         let octets = Arc::new(Octets::default());
@@ -93,7 +98,15 @@ impl Connection {
             Ok(Err(error)) => return anyhow::Error::new(error).context("no HTTP/2"),
             Err(_) => return anyhow::anyhow!("no HTTP/2 within {FIRST_ECHO:?}"),
         };
-        let using = Self::use_it(id, place, requests, octets, ready);
+        let first = match place.is_unnamed() {
+            true => echo_request_of(session),
+            false => Ok(echo_request()),
+        };
+        let first = match first {
+            Ok(first) => first,
+            Err(error) => return error.into(),
+        };
+        let using = Self::use_it(id, place, requests, first, octets, ready);
         tokio::select! {
             error = using => error,
             ended = connection => match ended {
@@ -107,11 +120,12 @@ impl Connection {
         id: u64,
         place: Place,
         requests: SendRequest<Bytes>,
+        first: Request<()>,
         octets: Arc<Octets>,
         ready: impl FnOnce(Arc<Self>),
     ) -> anyhow::Error {
         let start = Instant::now();
-        match timeout(FIRST_ECHO, echo(requests.clone())).await {
+        match timeout(FIRST_ECHO, echo(requests.clone(), first)).await {
             Ok(Ok(())) => {}
             Ok(Err(status)) => return anyhow::anyhow!("no echo: {}", status.message()),
             Err(_) => return anyhow::anyhow!("no echo within {FIRST_ECHO:?}"),
@@ -120,6 +134,7 @@ impl Connection {
             id,
             place,
             requests: requests.clone(),
+            is_aside: AtomicBool::new(false),
             flows: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             octets: Arc::clone(&octets),
@@ -154,6 +169,25 @@ impl Connection {
     /// Has an echo asked for at once.
     pub(super) fn doubt(&self) {
         self.suspicion.notify_one();
+    }
+
+    /// Keeps it for the flows it has; without any it ends.
+    pub(super) fn put_aside(&self) {
+        self.is_aside.store(true, Ordering::Relaxed);
+        self.end_if_unused();
+    }
+
+    /// Takes note that a flow has left.
+    pub(super) fn note_left(&self) {
+        self.flows.fetch_sub(1, Ordering::Relaxed);
+        self.note_use();
+        self.end_if_unused();
+    }
+
+    fn end_if_unused(&self) {
+        if self.is_aside.load(Ordering::Relaxed) && self.flows.load(Ordering::Relaxed) == 0 {
+            self.close();
+        }
     }
 
     /// Ends it.
@@ -203,7 +237,7 @@ impl Connection {
             }
         };
         tokio::select! {
-            reply = echo(self.requests.clone()) => {
+            reply = echo(self.requests.clone(), echo_request()) => {
                 reply?;
                 self.heard.lock().round_trip = start.elapsed();
             }
@@ -214,9 +248,9 @@ impl Connection {
 }
 
 /// One echo over a connection.
-async fn echo(requests: SendRequest<Bytes>) -> Result<(), Status> {
+async fn echo(requests: SendRequest<Bytes>, request: Request<()>) -> Result<(), Status> {
     let asking = async {
-        let (response, _) = requests.ready().await?.send_request(echo_request(), true)?;
+        let (response, _) = requests.ready().await?.send_request(request, true)?;
         response.await
     };
     let response = asking
@@ -225,7 +259,12 @@ async fn echo(requests: SendRequest<Bytes>) -> Result<(), Status> {
     if response.status() == http::StatusCode::OK {
         return Ok(());
     }
-    Err(Status::unavailable(format!("status {}", response.status())))
+    match verdict(&response) {
+        Err(failure) if failure.kind == FailureKind::Session => Err(Status::unavailable(
+            "it leads to a manager that does not know the session",
+        )),
+        Err(_) | Ok(()) => Err(Status::unavailable(format!("status {}", response.status()))),
+    }
 }
 
 /// A byte stream that counts.
