@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::errno;
 use crate::pattern::Pattern;
-use crate::server::{PIECE, send, take};
+use crate::server::{GO_ON, PIECE, send, take};
 
 /// How long one datagram may take there and back before it is sent again.
 const DATAGRAM_TIME: Duration = Duration::from_secs(2);
@@ -325,13 +325,47 @@ pub(crate) async fn connect(to: SocketAddr) -> String {
     }
 }
 
-pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
-    let any: SocketAddr = match to {
+/// Any port of an address of the same family.
+pub(crate) fn any(to: SocketAddr) -> SocketAddr {
+    match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
+    }
+}
+
+async fn speak_to(to: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(any(to)).await?;
     socket.connect(to).await?;
+    Ok(socket)
+}
+
+pub(crate) async fn udp_connect(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    for _ in 0..DATAGRAM_TRIES {
+        match echoed(&socket, b"anybody?").await {
+            Ok(true) => return Ok("answered".to_owned()),
+            Ok(false) => {}
+            Err(error) => return Ok(error.to_string()),
+        }
+    }
+    Ok("silence".to_owned())
+}
+
+pub(crate) async fn udp_leave(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    let mut got = [0; GO_ON.len() + 1];
+    for _ in 0..DATAGRAM_TRIES {
+        socket.send(GO_ON).await?;
+        if let Ok(count) = timeout(DATAGRAM_TIME, socket.recv(&mut got)).await {
+            count?;
+            return Ok("left".to_owned());
+        }
+    }
+    bail!("nothing comes")
+}
+
+pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
+    let socket = speak_to(to).await?;
     let mut resent = 0;
     for seed in 0..count {
         let mut sent = vec![0; bytes];

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Ping, PingPong, Reason};
 use http::Request;
-use kubebridge_proto::flow::{Attached, echo_request, http2};
+use kubebridge_proto::flow::{
+    Attached, FailureKind, echo_request, echo_request_of, http2, verdict,
+};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -44,6 +46,8 @@ pub(super) struct Connection {
     pub(super) id: u64,
     pub(super) place: Place,
     requests: SendRequest<Bytes>,
+    /// Whether it is for the flows it has, and for no others.
+    is_aside: AtomicBool,
     /// Open flows.
     pub(super) flows: AtomicUsize,
     /// Flows that move much.
@@ -91,11 +95,12 @@ impl Octets {
 
 impl Connection {
     /// Runs a connection until it is closed or dead, and says why; `ready` is told when it has
-    /// echoed.
+    /// echoed. Where the way may lead to several managers, it has to be that of the session.
     pub(super) async fn run(
         id: u64,
         place: Place,
         io: BoxIo,
+        session: &str,
         ready: impl FnOnce(Arc<Self>),
     ) -> anyhow::Error {
         let octets = Arc::new(Octets::default());
@@ -110,8 +115,16 @@ impl Connection {
             Err(_) => return anyhow::anyhow!("no HTTP/2 within {FIRST_ECHO:?}"),
         };
         let pings = connection.ping_pong();
+        let first = match place.is_unnamed() {
+            true => echo_request_of(session),
+            false => Ok(echo_request()),
+        };
+        let first = match first {
+            Ok(first) => first,
+            Err(error) => return error.into(),
+        };
         let using = async {
-            match Self::use_it(id, place, requests, octets, ready).await {
+            match Self::use_it(id, place, requests, first, octets, ready).await {
                 (Some(drained), _) if drained.drains.load(Ordering::Relaxed) => {
                     drained.let_end(pings).await
                 }
@@ -131,11 +144,12 @@ impl Connection {
         id: u64,
         place: Place,
         requests: SendRequest<Bytes>,
+        first: Request<()>,
         octets: Arc<Octets>,
         ready: impl FnOnce(Arc<Self>),
     ) -> (Option<Arc<Self>>, anyhow::Error) {
         let start = Instant::now();
-        match timeout(FIRST_ECHO, echo(requests.clone())).await {
+        match timeout(FIRST_ECHO, echo(requests.clone(), first)).await {
             Ok(Ok(())) => {}
             Ok(Err(unheard)) => {
                 let status = Status::from(unheard);
@@ -147,6 +161,7 @@ impl Connection {
             id,
             place,
             requests: requests.clone(),
+            is_aside: AtomicBool::new(false),
             flows: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             octets: Arc::clone(&octets),
@@ -218,6 +233,25 @@ impl Connection {
         self.suspicion.notify_one();
     }
 
+    /// Keeps it for the flows it has; without any it ends.
+    pub(super) fn put_aside(&self) {
+        self.is_aside.store(true, Ordering::Relaxed);
+        self.end_if_unused();
+    }
+
+    /// Takes note that a flow has left.
+    pub(super) fn note_left(&self) {
+        self.flows.fetch_sub(1, Ordering::Relaxed);
+        self.note_use();
+        self.end_if_unused();
+    }
+
+    fn end_if_unused(&self) {
+        if self.is_aside.load(Ordering::Relaxed) && self.flows.load(Ordering::Relaxed) == 0 {
+            self.close();
+        }
+    }
+
     /// Ends it.
     pub(super) fn close(&self) {
         self.close.cancel();
@@ -265,7 +299,7 @@ impl Connection {
             }
         };
         tokio::select! {
-            reply = echo(self.requests.clone()) => {
+            reply = echo(self.requests.clone(), echo_request()) => {
                 if let Err(Unheard::Drains) = &reply {
                     self.drains.store(true, Ordering::Relaxed);
                 }
@@ -279,17 +313,22 @@ impl Connection {
 }
 
 /// One echo over a connection.
-async fn echo(requests: SendRequest<Bytes>) -> Result<(), Unheard> {
+async fn echo(requests: SendRequest<Bytes>, request: Request<()>) -> Result<(), Unheard> {
     let asking = async {
-        let (response, _) = requests.ready().await?.send_request(echo_request(), true)?;
+        let (response, _) = requests.ready().await?.send_request(request, true)?;
         response.await
     };
     let response = asking.await?;
     if response.status() == http::StatusCode::OK {
         return Ok(());
     }
-    let status = format!("status {}", response.status());
-    Err(Unheard::Failed(Status::unavailable(status)))
+    let why = match verdict(&response) {
+        Err(failure) if failure.kind == FailureKind::Session => {
+            "it leads to a manager that does not know the session".to_owned()
+        }
+        Err(_) | Ok(()) => format!("status {}", response.status()),
+    };
+    Err(Unheard::Failed(Status::unavailable(why)))
 }
 
 impl From<h2::Error> for Unheard {

@@ -129,6 +129,12 @@ impl Flows {
                         held,
                     });
                 }
+                // Behind a balancer it may be another manager's: the next one has to be ours.
+                Err(Some(failure))
+                    if failure.kind == FailureKind::Session && connection.place.is_unnamed() =>
+                {
+                    self.shared.put_aside(&connection);
+                }
                 Err(Some(failure)) if failure.kind == FailureKind::Session => {
                     if !self.wait_for_another_session(&open.session).await {
                         return Err(failure.into());

@@ -207,6 +207,14 @@ impl Shared {
         })
     }
 
+    /// Has no further flows go over a connection, whose manager does not know the session; those it
+    /// has go on.
+    pub(super) fn put_aside(&self, connection: &Connection) {
+        self.ready
+            .send_modify(|ready| ready.retain(|one| one.id != connection.id));
+        connection.put_aside();
+    }
+
     /// Waits for a connection to where a flow lives; `None` when that manager is gone.
     pub(super) async fn connection_to(&self, place: &Place) -> Option<Arc<Connection>> {
         let mut changes = self.ready.subscribe();
@@ -313,8 +321,7 @@ impl Held {
     /// Puts the flow on a connection, off the one before.
     pub(super) fn put_on(&mut self, connection: Option<Arc<Connection>>) {
         if let Some(before) = self.on.take() {
-            before.flows.fetch_sub(1, Ordering::Relaxed);
-            before.note_use();
+            before.note_left();
         }
         let id = connection.as_ref().map_or(u64::MAX, |on| on.id);
         self.entry.connection.store(id, Ordering::Relaxed);

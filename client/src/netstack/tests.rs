@@ -207,7 +207,8 @@ impl World {
     fn with_room(room: usize) -> Self {
         let (memory, device) = device(room);
         let far = Arc::new(Far::default());
-        let nets = vec!["10.96.0.0/16".parse().unwrap()];
+        let nets = ["10.96.0.0/16", "fd00:96::/108"];
+        let nets = nets.map(|net| net.parse().unwrap()).to_vec();
         let (reachable, receiver) = watch::channel(Arc::new(Reachable::new(
             nets,
             BTreeMap::new(),

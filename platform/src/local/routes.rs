@@ -10,6 +10,7 @@ use super::{LocalHost, OpenLink};
 use crate::dns::read_host_dns;
 use crate::host::{Applied, HostError};
 use crate::journal::Change;
+use crate::link;
 use crate::net::IpNet;
 use crate::routes::netlink::Netlink;
 use crate::routes::{Known, RoutesError, check, read_taken};
@@ -50,6 +51,7 @@ impl LocalHost {
             None => wanted.iter().copied().collect(),
         };
         self.guard(index, &wanted).await?;
+        self.give_v6(&wanted).await?;
         self.journal_routes(&name, index, wanted.clone()).await?;
         let changed = self.set_routes(&name, index, &wanted).await?;
         self.note_whole();
@@ -109,6 +111,17 @@ impl LocalHost {
             self.journalled(move |journal| journal.undone(seq)).await?;
         }
         Ok(())
+    }
+
+    /// Packets over IPv6 need an address to come from, which most links have from the start.
+    async fn give_v6(&mut self, wanted: &BTreeSet<IpNet>) -> Result<(), HostError> {
+        match &mut self.link {
+            Some(link) if wanted.iter().any(|net| matches!(net, IpNet::V6(_))) => {
+                let given = link::give_v6(&mut link.plan, link.index).await;
+                given.map_err(HostError::Link)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Refuses routes that take what the machine uses now.

@@ -9,7 +9,7 @@ use h2::{Reason, RecvStream};
 use http::{Method, Request, Response, StatusCode};
 use kubebridge_proto::flow::{
     Attached, Credit, Datagrams, ECHO_PATH, Ended, Failure, FailureKind, Frame, How, Local, Meter,
-    Open, Socket, accepted, carry, carry_datagrams, refused,
+    Open, Socket, accepted, carry, carry_datagrams, echo_session, refused,
 };
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -55,6 +55,11 @@ pub(super) async fn answer(data: Data, request: Request<RecvStream>, respond: Se
             }
         }
         Ok(None) if is_echo => {
+            if let Some(session) = echo_session(&request)
+                && let Err(failure) = data.session(session, Instant::now())
+            {
+                return refuse(&data, respond, &failure);
+            }
             let _ = timeout(ECHO, echo(request.into_body(), respond)).await;
         }
         Ok(None) => {

@@ -274,3 +274,59 @@ async fn datagrams_of(flow: &mut DatagramFlow, count: usize) {
         flow.recv().await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_balancer_flows_go_to_the_sessions_manager_alone() {
+    let world = World::start();
+    let other = world.wires.replace("other");
+    world.wires.balance(&[&other, &world.manager]);
+    let session = world.session.borrow().id.clone();
+    other.sessions.lock().push("another".to_owned());
+    world.manager.sessions.lock().push(session);
+
+    let mut talks = Vec::new();
+    for number in 0..20_usize {
+        let mut talk = world.echo().await;
+        talk.say(b"to the right one").await;
+        talks.push(talk);
+        // The next connection is to the other one first, and so is every second.
+        world.wires.cut(world.wires.opened() - 1);
+        let spoken = vec![number as u8; 10_000];
+        for talk in &mut talks {
+            talk.say(&spoken).await;
+        }
+    }
+
+    for talk in talks {
+        assert_eq!(talk.end().await.how, How::Finished);
+    }
+    assert!(other.asked.lock().is_empty());
+    assert_eq!(world.flows.status().lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_balancer_new_flows_follow_the_session_to_another_manager_and_old_ones_stay() {
+    let world = World::start();
+    let other = world.wires.replace("other");
+    world.wires.balance(&[&world.manager, &other]);
+    let session = world.session.borrow().id.clone();
+    world.manager.sessions.lock().push(session);
+    other.sessions.lock().push("moved".to_owned());
+    let mut old = world.echo().await;
+    old.say(b"before").await;
+
+    world
+        .session
+        .send_modify(|session| "moved".clone_into(&mut session.id));
+
+    let mut new = world.echo().await;
+    new.say(b"at the other").await;
+    old.say(b"at the first").await;
+    assert_eq!(*other.asked.lock(), ["moved"]);
+    assert_eq!(old.end().await.how, How::Finished);
+    new.end().await;
+    // The connection that was for the old flow alone has gone with it.
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.manager.connections(), 0);
+    assert_eq!(other.connections(), 1);
+}
