@@ -1,6 +1,7 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
 mod by_proxy;
+mod doctor;
 mod families;
 mod idle;
 mod loss;

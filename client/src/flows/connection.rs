@@ -71,6 +71,8 @@ enum Unheard {
 #[derive(Debug)]
 struct Heard {
     round_trip: Duration,
+    /// When it last echoed, or octets came in an echo's place.
+    answered: Instant,
     late: Option<Instant>,
     /// When a flow was last opened or closed.
     used: Instant,
@@ -168,6 +170,7 @@ impl Connection {
             suspicion: Notify::new(),
             heard: Mutex::new(Heard {
                 round_trip: start.elapsed(),
+                answered: Instant::now(),
                 late: None,
                 used: Instant::now(),
             }),
@@ -270,6 +273,10 @@ impl Connection {
         self.heard.lock().round_trip
     }
 
+    pub(super) fn echo_age(&self) -> Duration {
+        self.heard.lock().answered.elapsed()
+    }
+
     /// Whether echoes were late lately.
     pub(super) fn is_lossy(&self) -> bool {
         let late = self.heard.lock().late;
@@ -298,15 +305,20 @@ impl Connection {
                 sleep(LOOK).await;
             }
         };
-        tokio::select! {
+        let is_late = tokio::select! {
             reply = echo(self.requests.clone(), echo_request()) => {
                 if let Err(Unheard::Drains) = &reply {
                     self.drains.store(true, Ordering::Relaxed);
                 }
-                reply?;
-                self.heard.lock().round_trip = start.elapsed();
+                reply.map(|()| false)?
             }
-            () = living => self.heard.lock().late = Some(Instant::now()),
+            () = living => true,
+        };
+        let mut heard = self.heard.lock();
+        heard.answered = Instant::now();
+        match is_late {
+            true => heard.late = Some(heard.answered),
+            false => heard.round_trip = start.elapsed(),
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Failure;
+use super::abrupt::Abrupt;
 use super::connection::Connection;
 use super::counters::Counters;
 use super::plan::{Seen, least_loaded};
@@ -35,6 +36,7 @@ pub(super) struct Shared {
     pub(super) most: usize,
     pub(super) memory: Budget,
     pub(super) counters: Counters,
+    pub(super) abrupt: Abrupt,
     /// Connections that have echoed.
     pub(super) ready: watch::Sender<Vec<Arc<Connection>>>,
     flows: Mutex<BTreeMap<u64, Arc<Entry>>>,
@@ -108,6 +110,7 @@ impl Shared {
             most,
             memory: Budget::new(MEMORY),
             counters: Counters::default(),
+            abrupt: Abrupt::default(),
             ready: watch::Sender::new(Vec::new()),
             flows: Mutex::default(),
             next: AtomicU64::new(0),

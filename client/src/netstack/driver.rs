@@ -5,7 +5,6 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Settings;
+use super::counts::Counts;
 use super::datagrams::{Arrived, DatagramKey, Datagrams};
 use super::drops::{Drops, Reason};
 use super::flow::{Flow, Outcome, Wakes};
@@ -48,8 +48,8 @@ pub(super) struct Driver<Io, H> {
     pub(super) dns: Arc<Answering<H>>,
     pub(super) reachable: watch::Receiver<Arc<Reachable>>,
     pub(super) drops: Arc<Drops>,
-    /// How many flows there are, for `status`.
-    pub(super) open: Arc<AtomicUsize>,
+    /// For `status`.
+    pub(super) counts: Counts,
     pub(super) wakes: Arc<Wakes>,
     pub(super) fragments: Fragments,
     pub(super) gate: Gate,
@@ -99,7 +99,7 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
             self.take_batch(&mut buffer).await;
             self.poll_flows();
             self.flush().await;
-            self.open.store(self.flows(), Ordering::Relaxed);
+            self.counts.note(self.flows(), self.gate.len());
             match self.wait(&mut buffer, &shutdown).await {
                 Event::Packet(length) => self.take_packet(&buffer[..length]),
                 Event::DeviceFailed(error) => {

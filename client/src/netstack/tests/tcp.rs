@@ -44,7 +44,7 @@ async fn f1_a_dial_without_an_answer_is_given_up_and_the_next_syn_dials_again() 
     world.device.send(syn(LAPTOP, SERVICE, 1000)).await;
 
     world.device.silence(Duration::from_secs(6)).await;
-    assert_eq!(world.netstack.status().flows, 0);
+    assert_eq!(world.netstack.counts().status().flows, 0);
     world.device.send(syn(LAPTOP, SERVICE, 1000)).await;
 
     let answer = world.device.receive().await;
@@ -102,7 +102,7 @@ async fn a_connection_given_up_while_it_is_dialled_is_not_answered() {
         .device
         .send(laptop::reset(LAPTOP, SERVICE, 1001))
         .await;
-    while world.netstack.status().flows > 0 {
+    while world.netstack.counts().status().flows > 0 {
         tokio::task::yield_now().await;
     }
 
