@@ -15,10 +15,12 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
+use crate::doctor::MOST_TARGETS;
+use crate::doctor::wanted::wanted;
 use crate::failure::{Exit, Failure};
 use crate::flows::MOST_CONNECTIONS;
 use crate::forward::{MOST, Wanted};
-use crate::proxy::Target;
+use crate::inquiry::path::PathTarget;
 
 pub(crate) use explain::is_later_flag;
 pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
@@ -118,6 +120,8 @@ pub enum Command {
     Dns(DnsCommand),
     /// Follow the way to a destination: name, route, permission, dial, endpoints
     Trace(TraceArgs),
+    /// Look for what is wrong on this machine, in its sessions and on the way to destinations
+    Doctor(DoctorArgs),
     /// Print the variables that send programs to the proxy of a session with `--mode proxy`
     Env,
     /// Have ports of this machine lead to services while the command runs
@@ -205,9 +209,44 @@ pub enum DnsCommand {
 /// Options of `trace`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct TraceArgs {
-    /// Where the way leads
-    #[arg(value_name = "HOST:PORT")]
-    pub target: Target,
+    /// Where the way leads; with /udp, for datagrams
+    #[arg(value_name = "HOST:PORT[/udp]")]
+    pub target: PathTarget,
+    /// For datagrams, as /udp
+    #[arg(long, env = "KUBEBRIDGE_UDP", value_parser = FalseyValueParser::new())]
+    pub udp: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct DoctorArgs {
+    /// Where a way leads that is followed: HOST alone is pinged
+    #[arg(value_name = "HOST[:PORT[/udp]]", value_parser = wanted, num_args = ..=MOST_TARGETS)]
+    pub targets: Vec<PathTarget>,
+    /// Name outside the cluster that is asked for by every way (repeatable)
+    #[arg(
+        long = "probe",
+        value_name = "NAME",
+        env = "KUBEBRIDGE_PROBE",
+        value_delimiter = ','
+    )]
+    pub probes: Vec<kubebridge_dns::name::Name>,
+    /// Network whose routes are looked at where no session knows the cluster's (repeatable)
+    #[arg(
+        long = "include-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_INCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network that is left alone (repeatable)
+    #[arg(
+        long = "exclude-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_EXCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub exclude: Vec<kubebridge_platform::net::IpNet>,
 }
 
 /// Options of `forward`.

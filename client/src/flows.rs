@@ -4,6 +4,7 @@
 //! tests have fakes of it. A flow is open when the manager has dialled its destination, so that
 //! what the program is told is true. Who may go where is the manager's business.
 
+mod abrupt;
 mod connection;
 mod counters;
 mod datagram;
@@ -32,6 +33,7 @@ use shared::Shared;
 
 pub use kubebridge_proto::flow::{Ended, FailureKind, How, Local};
 
+pub use abrupt::AbruptStatus;
 pub use datagram::{DatagramEnds, DatagramFlow};
 pub use status::{ConnectionStatus, FlowsStatus};
 

@@ -44,6 +44,8 @@ pub mod preview;
 
 pub mod recover;
 
+pub mod inspect;
+
 pub mod clock;
 
 pub mod watch;

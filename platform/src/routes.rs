@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::net::{IpNet, Ipv4Net, Ipv6Net};
 pub use error::RoutesError;
 pub(crate) use netlink::remove_leftover;
+pub(crate) use read::has_no_ipv6;
 pub use read::{Known, read_taken, ssh_peer};
 use set::AddressSet;
 

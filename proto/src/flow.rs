@@ -32,7 +32,8 @@ pub use datagrams::{Datagrams, carry_datagrams};
 pub use failure::{Failure, FailureKind, UnknownFailure};
 pub use frame::{Credit, Frame, FrameError, FrameReader, HEADER, MAX_DATA, MAX_DATAGRAM};
 pub use open::{
-    ECHO_PATH, FlowId, Open, Protocol, accepted, echo_request, refused, resumed_at, verdict,
+    ECHO_PATH, FlowId, Open, Protocol, accepted, echo_request, echo_request_of, echo_session,
+    refused, resumed_at, verdict,
 };
 pub use socket::Socket;
 

@@ -13,6 +13,7 @@ mod dataplane;
 mod demo;
 mod dns_tools;
 mod dns_trace;
+mod doctor;
 mod drift;
 mod figures;
 mod helper;

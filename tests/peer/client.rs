@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::errno;
 use crate::pattern::Pattern;
-use crate::server::{PIECE, send, take};
+use crate::server::{GO_ON, PIECE, send, take};
 
 /// How long one datagram may take there and back before it is sent again.
 const DATAGRAM_TIME: Duration = Duration::from_secs(2);
@@ -22,6 +22,8 @@ const DATAGRAM_TIME: Duration = Duration::from_secs(2);
 const DATAGRAM_TRIES: usize = 5;
 /// What an echo holds: many small pieces, so that a cut meets one.
 const HELD_PIECE: usize = 4096;
+/// How many idle connections are opened at a time.
+const LANES: u64 = 8;
 
 async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(to).await.context("connect")?;
@@ -222,26 +224,48 @@ async fn echo_until(
     must_say(&mut stream, "").await
 }
 
+/// Opens connections, waits until the input ends, and has each say something.
 pub(crate) async fn idle(to: SocketAddr, flows: u64) -> Result<String> {
-    let mut open = Vec::new();
-    for number in 0..flows {
-        let mut stream = ask(to, "echo")
-            .await
-            .with_context(|| format!("flow {number}"))?;
-        stream.write_all(b"x").await?;
-        let mut back = [0];
-        let read = stream.read_exact(&mut back).await;
-        read.with_context(|| format!("flow {number}"))?;
-        open.push(stream);
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        lanes.spawn(async move {
+            let mut open = Vec::new();
+            for number in (lane..flows).step_by(LANES as usize) {
+                let opening = async {
+                    let mut stream = ask(to, "echo").await?;
+                    one_byte(&mut stream, b'x').await?;
+                    Ok::<_, anyhow::Error>(stream)
+                };
+                let stream = opening.await.with_context(|| format!("flow {number}"))?;
+                open.push((number, stream));
+            }
+            Ok::<_, anyhow::Error>(open)
+        });
     }
+    let open: Vec<_> = lanes.join_all().await.into_iter().collect::<Result<_>>()?;
     crate::say(&format!("open={flows}"));
     input_ends().await?;
-    for stream in &mut open {
-        stream.write_all(b"y").await?;
-        let mut back = [0];
-        stream.read_exact(&mut back).await?;
+    let mut lanes = JoinSet::new();
+    for lane in open {
+        lanes.spawn(async move {
+            for (number, mut stream) in lane {
+                let living = one_byte(&mut stream, b'y').await;
+                living.with_context(|| format!("flow {number}, after its sleep"))?;
+            }
+            Ok(())
+        });
     }
+    lanes.join_all().await.into_iter().collect::<Result<()>>()?;
     Ok("all well".to_owned())
+}
+
+/// Sends a byte, which must come back.
+async fn one_byte(stream: &mut TcpStream, byte: u8) -> Result<()> {
+    stream.write_all(&[byte]).await?;
+    let mut back = [0];
+    stream.read_exact(&mut back).await?;
+    ensure!(back == [byte], "another byte");
+    Ok(())
 }
 
 pub(crate) async fn half_close(to: SocketAddr) -> Result<String> {
@@ -301,13 +325,47 @@ pub(crate) async fn connect(to: SocketAddr) -> String {
     }
 }
 
-pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
-    let any: SocketAddr = match to {
+/// Any port of an address of the same family.
+pub(crate) fn any(to: SocketAddr) -> SocketAddr {
+    match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
+    }
+}
+
+async fn speak_to(to: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(any(to)).await?;
     socket.connect(to).await?;
+    Ok(socket)
+}
+
+pub(crate) async fn udp_connect(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    for _ in 0..DATAGRAM_TRIES {
+        match echoed(&socket, b"anybody?").await {
+            Ok(true) => return Ok("answered".to_owned()),
+            Ok(false) => {}
+            Err(error) => return Ok(error.to_string()),
+        }
+    }
+    Ok("silence".to_owned())
+}
+
+pub(crate) async fn udp_leave(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    let mut got = [0; GO_ON.len() + 1];
+    for _ in 0..DATAGRAM_TRIES {
+        socket.send(GO_ON).await?;
+        if let Ok(count) = timeout(DATAGRAM_TIME, socket.recv(&mut got)).await {
+            count?;
+            return Ok("left".to_owned());
+        }
+    }
+    bail!("nothing comes")
+}
+
+pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
+    let socket = speak_to(to).await?;
     let mut resent = 0;
     for seed in 0..count {
         let mut sent = vec![0; bytes];

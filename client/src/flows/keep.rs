@@ -201,7 +201,8 @@ async fn live(shared: Arc<Shared>, id: u64, place: Place) -> Over {
                 shared.note_reachable(&connection.place);
                 shared.ready.send_modify(|all| all.push(connection));
             };
-            Connection::run(id, place, io, ready).await
+            let session = shared.session.borrow().id.clone();
+            Connection::run(id, place, io, &session, ready).await
         }
     };
     Over {

@@ -107,16 +107,7 @@ impl Local for FlowStream {
     }
 
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.flow.with_socket(|socket| {
-            let outcome = match socket.state() {
-                State::Closed | State::Listen => Poll::Ready(()),
-                _ => {
-                    socket.register_recv_waker(cx.waker());
-                    Poll::Pending
-                }
-            };
-            (outcome, Change::None)
-        })
+        self.flow.poll_reset(cx)
     }
 }
 

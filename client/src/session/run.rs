@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::os::Os;
 use super::parts::Parts;
-use super::{Effect, Ending, Event, State, Step, Stop, Undo, handle};
+use super::{Effect, Ending, Event, State, Step, Stop, Undo, handle, open_files};
 use crate::background::log::LogFile;
 use crate::cli::Output;
 use crate::connect::Config;
@@ -55,6 +55,7 @@ async fn run_to_end<O: Os>(
     config: Config,
     surroundings: Surroundings,
 ) -> Result<(), Failure> {
+    open_files::raise();
     let Surroundings {
         reporter,
         stop_sender,

@@ -129,7 +129,7 @@ fn memory_of_idle(bench: &mut Bench<'_>, way: Way, table: &mut Table) -> Result<
 pub(crate) fn measure_path(paths: &[Path], rounds: usize, table: &mut Table) -> Result<()> {
     let first = paths.first().context("no path")?;
     let mut lab = lab(Some(first.shape))?;
-    let mut distance = lab.distance.take().context("no distance")?;
+    let distance = lab.distance.take().context("no distance")?;
     let mut bench = Bench::start(&lab)?;
     for round in 0..rounds {
         for path in paths {

@@ -8,7 +8,7 @@ use kubebridge_tests::{
     daemon::Daemon,
     lab::Lab,
     parts::program,
-    product::{Session, kubebridge, kubebridge_output},
+    product::{Session, kubebridge, kubebridge_output, status},
     snapshot::Snapshot,
 };
 
@@ -58,6 +58,19 @@ fn programs_that_are_told_reach_the_cluster_by_the_proxy_and_nothing_is_changed(
         Ok(page) => Err(anyhow::anyhow!("it is given {page:?}")),
     };
     checks.that("a wrong password", refused);
+    let told = status(&world.lab)?;
+    checks.that("status has the proxy and not its password", {
+        let proxy = variable("HTTPS_PROXY")?;
+        let (credentials, address) = proxy.split_once('@').unwrap_or_default();
+        let password = credentials.rsplit(':').next().unwrap_or_default();
+        let text = kubebridge_output(&world.lab, &["status"])?;
+        let hides = !format!("{told}{text}").contains(password);
+        let row = format!("proxy             {address}, ");
+        let right = told["proxy"]["address"] == address && text.contains(&row);
+        (hides && right && password.len() == 32)
+            .then_some(())
+            .with_context(|| format!("{told}\n{text}"))
+    });
 
     let ended = session.disconnect();
     world.finish(checks, ended)

@@ -158,6 +158,22 @@ impl<'a, L: Local> Pump<'a, L> {
         Poll::Pending
     }
 
+    /// Waits until the peer has taken what was sent before the local side reset the flow.
+    pub(super) fn poll_taken(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut Attached,
+    ) -> Poll<Parted> {
+        while !self.sender.is_taken() {
+            match self.poll_stream(context, stream) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(parted) => return Poll::Ready(parted),
+            }
+        }
+        Poll::Ready(Parted::Ended(How::LocalReset))
+    }
+
     /// Takes from the peer; whether there was anything.
     fn poll_stream(
         &mut self,

@@ -78,6 +78,10 @@ async fn a_session_by_proxy_serves_programs_and_changes_nothing() {
         Step::Proxy,
     ];
     assert_eq!(steps, expected.map(Step::label));
+    assert_eq!(status.proxy.as_ref().unwrap().address, env.address);
+    let text = crate::status::status_text(&status);
+    let row = format!("proxy             {address}, SOCKS5 and HTTP CONNECT");
+    assert!(text.lines().any(|line| line == row), "{text}");
     // The password is told to nobody who did not ask for it.
     let (_, password) = credentials.split_once(':').unwrap();
     assert!(!format!("{status:?}").contains(password));
