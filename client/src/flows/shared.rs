@@ -160,6 +160,10 @@ impl Shared {
             return Err(Failure::Full);
         }
         flows.insert(id, Arc::clone(&entry));
+        if flows.len() == 1 {
+            // The keeper looks at flows only while there are any.
+            self.demand.notify_one();
+        }
         Ok(Held {
             shared: Arc::clone(self),
             id,
