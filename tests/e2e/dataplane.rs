@@ -3,6 +3,7 @@
 mod by_proxy;
 mod idle;
 mod loss;
+mod soak;
 mod tunnel;
 mod workloads;
 
@@ -20,7 +21,11 @@ const PEER: Exposed<'_> = Exposed {
     name: "peer",
     namespace: "default",
     cluster_ip: "10.96.3.1",
-    ports: &[("tcp", "TCP", 80, 9000), ("udp", "UDP", 80, 9000)],
+    ports: &[
+        ("tcp", "TCP", 80, 9000),
+        ("udp", "UDP", 80, 9000),
+        ("dns", "UDP", 53, 9000),
+    ],
     endpoints: &["10.244.1.21"],
 };
 
