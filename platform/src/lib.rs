@@ -25,6 +25,8 @@ mod hex;
 
 pub mod process;
 
+pub mod resources;
+
 pub mod hosts;
 
 pub mod journal;
