@@ -248,6 +248,9 @@ pub struct ConnectArgs {
     pub mode: Mode,
     /// How the system's DNS is pointed at the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
+    /// Where the proxy of `--mode proxy` listens, on loopback; any free port by default
+    #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_PROXY_LISTEN")]
+    pub proxy_listen: Option<SocketAddr>,
     pub dns: DnsChoice,
     /// Which names go into the hosts file; each form adds to the one before
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_HOSTS")]
@@ -276,6 +279,14 @@ pub struct ConnectArgs {
     pub include: Vec<kubebridge_platform::net::IpNet>,
     /// Network to leave alone, whatever the cluster has (repeatable)
     #[arg(
+    /// Network to reach though a wider route of this machine, a VPN's say, has it (repeatable)
+    #[arg(
+        long = "take-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_TAKE_CIDR",
+        value_delimiter = ','
+    )]
+    pub take: Vec<kubebridge_platform::net::IpNet>,
         long = "exclude-cidr",
         value_name = "CIDR",
         env = "KUBEBRIDGE_EXCLUDE_CIDR",

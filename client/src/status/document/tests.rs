@@ -63,6 +63,11 @@ fn routing() -> RoutingReport {
             theirs: "10.96.128.0/17".to_owned(),
             via: Some("docker0".to_owned()),
         }],
+        taken: vec![OverlapReport {
+            ours: "10.244.0.0/16".to_owned(),
+            theirs: "10.0.0.0/8".to_owned(),
+            via: Some("tun0".to_owned()),
+        }],
         left_out: vec![LeftOutReport {
             network: "fd00:10::/108".to_owned(),
             reason: "this machine has IPv6 switched off".to_owned(),
