@@ -19,6 +19,7 @@ use kubebridge_platform::intent::Intent;
 use kubebridge_platform::{HelperHost, LocalHost, Recovered};
 use rustix::process::Uid;
 
+pub(crate) use program::own as safe_program;
 pub use root::run;
 pub(crate) use runtime::prepare;
 pub use runtime::{Runtime, own_runtime, runtimes};

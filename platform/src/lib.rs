@@ -44,6 +44,8 @@ pub mod preview;
 
 pub mod recover;
 
+pub mod boot;
+
 pub mod clock;
 
 pub mod watch;

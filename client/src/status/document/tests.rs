@@ -335,6 +335,19 @@ fn the_json_of_recover_is_the_golden_one() {
 }
 
 #[test]
+fn the_json_of_install_recovery_is_the_golden_one() {
+    let planned = Installation {
+        unit: "/etc/systemd/system/kubebridge-recover.service".into(),
+        content: "[Unit]\n".to_owned(),
+        link: "/etc/systemd/system/sysinit.target.wants/kubebridge-recover.service".into(),
+        target: "../kubebridge-recover.service".into(),
+    };
+    let written = [planned.unit.clone(), planned.link.clone()];
+    let golden = include_str!("../golden/install-recovery.json");
+    check(&recovery_document(Some(&planned), &written, &[]), golden);
+}
+
+#[test]
 fn a_report_of_an_older_session_is_still_read() {
     let mut report = serde_json::to_value(session()).unwrap();
     let fields = report.as_object_mut().unwrap();
