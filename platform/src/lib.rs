@@ -48,6 +48,8 @@ pub mod recover;
 
 pub mod inspect;
 
+pub mod boot;
+
 pub mod clock;
 
 pub mod watch;
