@@ -7,7 +7,6 @@ mod drift;
 mod ending;
 mod events;
 mod hosts;
-mod open_files;
 pub mod os;
 mod parts;
 pub mod preview;

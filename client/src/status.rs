@@ -29,7 +29,8 @@ use crate::proxy::EnvReport;
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
     dns_upstreams_document, env_document, forward_document, hosts_document, namespace_document,
-    recover_document, routes_document, status_document, trace_document, version_document,
+    recover_document, recovery_document, routes_document, status_document, trace_document,
+    version_document,
 };
 pub use text::{hosts_text, namespaces_text, routes_text, status_text};
 

@@ -19,13 +19,13 @@ use crate::server::{GO_ON, PIECE, send, take};
 /// How long one datagram may take there and back before it is sent again.
 const DATAGRAM_TIME: Duration = Duration::from_secs(2);
 /// How often one datagram is sent.
-const DATAGRAM_TRIES: usize = 5;
+pub(crate) const DATAGRAM_TRIES: usize = 5;
 /// What an echo holds: many small pieces, so that a cut meets one.
 const HELD_PIECE: usize = 4096;
 /// How many idle connections are opened at a time.
 const LANES: u64 = 8;
 
-async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
+pub(crate) async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(to).await.context("connect")?;
     stream.set_nodelay(true)?;
     stream.write_all(format!("{line}\n").as_bytes()).await?;
@@ -122,7 +122,7 @@ pub(crate) async fn up_for(to: SocketAddr, time: Duration, flows: u64) -> Result
     Ok(moved(count.load(Ordering::Relaxed), start))
 }
 
-async fn must_say(stream: &mut TcpStream, words: &str) -> Result<()> {
+pub(crate) async fn must_say(stream: &mut TcpStream, words: &str) -> Result<()> {
     let mut said = String::new();
     stream.read_to_string(&mut said).await?;
     ensure!(said == words, "it says {said:?} instead of {words:?}");
@@ -173,7 +173,7 @@ pub(crate) async fn rate(to: SocketAddr, time: Duration, flows: u64) -> Result<S
 }
 
 /// Waits until nobody holds our input any more.
-async fn input_ends() -> Result<()> {
+pub(crate) async fn input_ends() -> Result<()> {
     let reading = || io::copy(&mut io::stdin(), &mut io::sink());
     tokio::task::spawn_blocking(reading).await??;
     Ok(())
@@ -381,7 +381,7 @@ pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<St
 }
 
 /// Whether the datagram came back in time; others may come first.
-async fn echoed(socket: &UdpSocket, sent: &[u8]) -> Result<bool> {
+pub(crate) async fn echoed(socket: &UdpSocket, sent: &[u8]) -> Result<bool> {
     let mut got = vec![0; 65_535];
     let outcome: Result<Result<usize, io::Error>, _> = timeout(DATAGRAM_TIME, async {
         socket.send(sent).await?;

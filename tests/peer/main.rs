@@ -7,6 +7,7 @@
 mod client;
 mod errno;
 mod grpc;
+mod load;
 mod pattern;
 mod quic;
 mod server;
@@ -25,6 +26,8 @@ peer ping ADDR:PORT COUNT            times 1-byte round trips over one connectio
 peer rate ADDR:PORT SECONDS FLOWS    opens connections, each for one byte and back
 peer hold ADDR:PORT FLOWS            echoes in many connections until its input ends
 peer idle ADDR:PORT FLOWS            opens connections, says so, waits until its input ends
+peer load ADDR:PORT UDP-ADDR:PORT CLOSED-ADDR:PORT LANES
+                                     does all that a flow can do until its input ends
 peer half|reset|tiny|stall ADDR:PORT one connection that ends, or goes on, in this way
 peer connect ADDR:PORT               prints `connected`, or the name of the error
 peer grpc HOST:PORT COUNT            calls `Echo` of a manager, with payloads that grow
@@ -73,6 +76,14 @@ async fn main() -> Result<()> {
         }
         ["hold", to, flows] => client::hold(at(to)?, flows.parse()?).await?,
         ["idle", to, flows] => client::idle(at(to)?, flows.parse()?).await?,
+        ["load", open, datagrams, closed, lanes] => {
+            let places = load::Places {
+                open: at(open)?,
+                datagrams: at(datagrams)?,
+                closed: at(closed)?,
+            };
+            load::load(places, lanes.parse()?).await?
+        }
         ["half", to] => client::half_close(at(to)?).await?,
         ["reset", to] => client::reset(at(to)?).await?,
         ["tiny", to] => client::tiny(at(to)?).await?,

@@ -118,6 +118,14 @@ impl Manager {
         Ok(Self(daemon, address))
     }
 
+    /// Kills it, and has another one take its place.
+    pub fn replace(&mut self, lab: &Lab) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        self.0.ended(END)?;
+        *self = Self::start_again(lab)?;
+        Ok(())
+    }
+
     /// Waits until it says that it is ready.
     pub fn ready(&self, lab: &Lab) -> Result<()> {
         self.0

@@ -136,8 +136,9 @@ impl LocalHost {
             ..Known::default()
         };
         let taken = read_taken(&self.sys, &known).await;
+        let taken = taken.map_err(HostError::Routes)?;
         let wanted: Vec<_> = wanted.iter().copied().collect();
-        check(&wanted, &taken.map_err(HostError::Routes)?).map_err(HostError::Routes)
+        check(&wanted, &taken.giving(&self.wanted.asked.given)).map_err(HostError::Routes)
     }
 
     /// Journals the routes to come; those before them are theirs to take back from now on.
