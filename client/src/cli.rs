@@ -18,6 +18,7 @@ use crate::config;
 use crate::doctor::MOST_TARGETS;
 use crate::doctor::wanted::wanted;
 use crate::failure::{Exit, Failure};
+use crate::flows::MOST_CONNECTIONS;
 use crate::forward::{MOST, Wanted};
 use crate::inquiry::path::PathTarget;
 
@@ -107,6 +108,8 @@ pub enum Command {
     Disconnect(DisconnectArgs),
     /// Put back what sessions that died left on this machine
     Recover,
+    /// Have this machine put back what dead sessions left when it starts (systemd)
+    InstallRecovery(InstallRecoveryArgs),
     /// Show the session
     Status,
     /// Show the services the session knows
@@ -282,6 +285,9 @@ pub struct ConnectArgs {
     /// How programs get into the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_MODE")]
     pub mode: Mode,
+    /// Where the proxy of `--mode proxy` listens, on loopback; any free port by default
+    #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_PROXY_LISTEN")]
+    pub proxy_listen: Option<SocketAddr>,
     /// How the system's DNS is pointed at the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
     pub dns: DnsChoice,
@@ -302,6 +308,15 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// Most connections to the manager that programs' connections are spread over
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MOST_CONNECTIONS,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_CONNECTIONS)),
+        env = "KUBEBRIDGE_DATA_CONNECTIONS"
+    )]
+    pub data_connections: u8,
     /// Network to reach beside those of the cluster (repeatable)
     #[arg(
         long = "include-cidr",
@@ -310,6 +325,14 @@ pub struct ConnectArgs {
         value_delimiter = ','
     )]
     pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network to reach though a wider route of this machine, a VPN's say, has it (repeatable)
+    #[arg(
+        long = "take-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_TAKE_CIDR",
+        value_delimiter = ','
+    )]
+    pub take: Vec<kubebridge_platform::net::IpNet>,
     /// Network to leave alone, whatever the cluster has (repeatable)
     #[arg(
         long = "exclude-cidr",
@@ -349,6 +372,17 @@ pub struct DisconnectArgs {
     /// End all sessions
     #[arg(long, env = "KUBEBRIDGE_ALL", value_parser = FalseyValueParser::new(), conflicts_with = "session")]
     pub all: bool,
+}
+
+/// Options of `install-recovery`.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstallRecoveryArgs {
+    /// Show what would be written, and write nothing
+    #[arg(long, env = "KUBEBRIDGE_DRY_RUN", value_parser = FalseyValueParser::new(), conflicts_with = "remove")]
+    pub dry_run: bool,
+    /// Remove what was installed
+    #[arg(long, env = "KUBEBRIDGE_REMOVE", value_parser = FalseyValueParser::new())]
+    pub remove: bool,
 }
 
 /// Options of `certs`.

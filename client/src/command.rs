@@ -6,6 +6,7 @@ mod dns;
 mod doctor;
 mod env;
 mod forward;
+mod install_recovery;
 mod namespace;
 mod trace;
 mod which;
@@ -50,6 +51,7 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         }
         Command::Disconnect(arguments) => disconnect(arguments, &cli.global).await,
         Command::Recover => recover(&cli.global).await,
+        Command::InstallRecovery(arguments) => install_recovery::run(arguments, &cli.global),
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,

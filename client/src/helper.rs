@@ -21,6 +21,7 @@ use rustix::process::Uid;
 
 use crate::failure::Failure;
 
+pub(crate) use program::own as safe_program;
 pub use root::run;
 pub(crate) use runtime::prepare;
 pub use runtime::{Runtime, own_runtime, runtimes};

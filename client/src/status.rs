@@ -29,7 +29,8 @@ use crate::proxy::EnvReport;
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
     dns_upstreams_document, env_document, forward_document, hosts_document, namespace_document,
-    recover_document, routes_document, status_document, trace_document, version_document,
+    recover_document, recovery_document, routes_document, status_document, trace_document,
+    version_document,
 };
 pub use text::{hosts_text, namespaces_text, routes_text, status_text};
 
@@ -181,6 +182,9 @@ pub struct StatusReport {
     pub doing: Option<String>,
     /// Seconds since its start.
     pub uptime_seconds: u64,
+    /// Asynchronous tasks of its process that have not ended.
+    #[serde(default)]
+    pub tasks: usize,
     /// The manager's address.
     pub manager: String,
     /// The manager's version.

@@ -25,6 +25,8 @@ mod hex;
 
 pub mod process;
 
+pub mod resources;
+
 pub mod hosts;
 
 pub mod journal;
@@ -45,6 +47,8 @@ pub mod preview;
 pub mod recover;
 
 pub mod inspect;
+
+pub mod boot;
 
 pub mod clock;
 

@@ -7,6 +7,7 @@ mod access;
 mod api_server;
 mod background;
 mod bad_input;
+mod boot;
 mod changes;
 mod credentials;
 mod dataplane;

@@ -148,7 +148,7 @@ impl Inquiry {
             }
         };
         let is_by_name = matches!(target.host, Host::Name(_));
-        let ways = addresses.iter().take(MOST_TRIED).map(|address| async {
+        let ways = addresses.iter().take(MOST_TRIED).map(|address| async move {
             let route = route(routing, *address, destination, is_by_name);
             let to = SocketAddr::new(*address, target.port);
             self.address(*protocol, to, route).await

@@ -22,9 +22,10 @@ use crate::net::{IpNet, Ipv4Net, Ipv6Net};
 /// The protocol number our routes carry (`ip route show proto 107`): nobody's in iproute2's list.
 pub(crate) const PROTOCOL: u8 = 107;
 
-/// The kernel's numbers for: no such process (route), no such device.
+/// The kernel's numbers for: no such process (route), no such device, no such family of addresses.
 const NO_ROUTE: i32 = 3;
 const NO_DEVICE: i32 = 19;
+const NO_FAMILY: i32 = 97;
 
 /// A netlink socket and the task that serves it.
 pub(crate) struct Netlink {
@@ -64,7 +65,11 @@ impl Netlink {
         let mut tables = BTreeSet::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             let found = self.handle.rule().get(version).execute();
-            let rules: Vec<RuleMessage> = found.try_collect().await.map_err(read("rules"))?;
+            let rules: Vec<RuleMessage> = match found.try_collect().await {
+                // Of a family that the kernel was started without.
+                Err(error) if code(&error) == Some(NO_FAMILY) => Vec::new(),
+                found => found.map_err(read("rules"))?,
+            };
             tables.extend(rules.iter().map(table_of_rule));
         }
         Ok(tables)

@@ -63,6 +63,11 @@ fn routing() -> RoutingReport {
             theirs: "10.96.128.0/17".to_owned(),
             via: Some("docker0".to_owned()),
         }],
+        taken: vec![OverlapReport {
+            ours: "10.244.0.0/16".to_owned(),
+            theirs: "10.0.0.0/8".to_owned(),
+            via: Some("tun0".to_owned()),
+        }],
         left_out: vec![LeftOutReport {
             network: "fd00:10::/108".to_owned(),
             reason: "this machine has IPv6 switched off".to_owned(),
@@ -90,6 +95,7 @@ fn session() -> StatusReport {
         state: "degraded".to_owned(),
         doing: None,
         uptime_seconds: 3600,
+        tasks: 41,
         manager: "127.0.0.1:7080".to_owned(),
         manager_version: Some("0.2.0".to_owned()),
         client_version: "0.1.0".to_owned(),
@@ -332,6 +338,19 @@ fn the_json_of_recover_is_the_golden_one() {
     };
     let golden = include_str!("../golden/recover.json");
     check(&recover_document(&[recovered]), golden);
+}
+
+#[test]
+fn the_json_of_install_recovery_is_the_golden_one() {
+    let planned = Installation {
+        unit: "/etc/systemd/system/kubebridge-recover.service".into(),
+        content: "[Unit]\n".to_owned(),
+        link: "/etc/systemd/system/sysinit.target.wants/kubebridge-recover.service".into(),
+        target: "../kubebridge-recover.service".into(),
+    };
+    let written = [planned.unit.clone(), planned.link.clone()];
+    let golden = include_str!("../golden/install-recovery.json");
+    check(&recovery_document(Some(&planned), &written, &[]), golden);
 }
 
 #[test]
