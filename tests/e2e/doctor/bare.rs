@@ -116,7 +116,7 @@ fn lifecycle_11_doctor_needs_no_cluster_no_session_no_daemon_and_no_root() -> Re
         for check in MACHINE {
             said.of(check)?;
         }
-        said.must("session", "skipped", "skipped", &["kubebridge connect"])?;
+        said.must("session", "skipped", "skipped", &["session"])?;
         said.must("dns-backend", "warn", "plain", &["there is no system bus"])?;
         said.must(
             "answers",
