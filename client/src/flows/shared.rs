@@ -145,6 +145,10 @@ impl Shared {
         if flows.len() >= most {
             return Err(Failure::Full);
         }
+        if flows.is_empty() {
+            // From now on is looked who is busy.
+            self.demand.notify_one();
+        }
         flows.insert(id, Arc::clone(&entry));
         Ok(Held {
             shared: Arc::clone(self),

@@ -137,6 +137,10 @@ async fn busy(world: &World, count: usize, until: impl Future<Output = ()>) {
 #[tokio::test(start_paused = true)]
 async fn four_busy_flows_are_spread_over_four_connections_and_quiet_ones_are_dropped() {
     let world = World::start();
+    // As in a session: the first connection is there long before the first flow.
+    world.flows.warm();
+    world.connections(1).await;
+    sleep(Duration::from_secs(60)).await;
     let spread = async {
         loop {
             sleep(Duration::from_millis(50)).await;
