@@ -7,6 +7,7 @@
 mod client;
 mod errno;
 mod grpc;
+mod load;
 mod pattern;
 mod quic;
 mod server;
@@ -16,13 +17,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const USAGE: &str = "peer serve PORT
 peer down|up ADDR:PORT BYTES FLOWS   moves so many bytes in each of so many connections
+peer down-for|up-for ADDR:PORT SECONDS FLOWS   moves what there is time for
 peer ping ADDR:PORT COUNT            times 1-byte round trips over one connection
 peer rate ADDR:PORT SECONDS FLOWS    opens connections, each for one byte and back
 peer hold ADDR:PORT FLOWS            echoes in many connections until its input ends
 peer idle ADDR:PORT FLOWS            opens connections, says so, waits until its input ends
+peer load ADDR:PORT UDP-ADDR:PORT CLOSED-ADDR:PORT LANES
+                                     does all that a flow can do until its input ends
 peer half|reset|tiny|stall ADDR:PORT one connection that ends, or goes on, in this way
 peer connect ADDR:PORT               prints `connected`, or the name of the error
 peer grpc HOST:PORT COUNT            calls `Echo` of a manager, with payloads that grow
@@ -35,6 +40,9 @@ peer quic ADDR:PORT CERTIFICATE BYTES STREAMS   moves bytes there and back over 
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    let limits = getrlimit(Resource::Nofile);
+    let current = limits.maximum;
+    setrlimit(Resource::Nofile, Rlimit { current, ..limits })?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (family, words) = match words.as_slice() {
@@ -53,6 +61,14 @@ async fn main() -> Result<()> {
         }
         ["down", to, bytes, flows] => client::down(at(to)?, bytes.parse()?, flows.parse()?).await?,
         ["up", to, bytes, flows] => client::up(at(to)?, bytes.parse()?, flows.parse()?).await?,
+        ["down-for", to, seconds, flows] => {
+            let time = Duration::from_secs(seconds.parse()?);
+            client::down_for(at(to)?, time, flows.parse()?).await?
+        }
+        ["up-for", to, seconds, flows] => {
+            let time = Duration::from_secs(seconds.parse()?);
+            client::up_for(at(to)?, time, flows.parse()?).await?
+        }
         ["ping", to, count] => client::ping(at(to)?, count.parse()?).await?,
         ["rate", to, seconds, flows] => {
             let time = Duration::from_secs(seconds.parse()?);
@@ -60,6 +76,14 @@ async fn main() -> Result<()> {
         }
         ["hold", to, flows] => client::hold(at(to)?, flows.parse()?).await?,
         ["idle", to, flows] => client::idle(at(to)?, flows.parse()?).await?,
+        ["load", open, datagrams, closed, lanes] => {
+            let places = load::Places {
+                open: at(open)?,
+                datagrams: at(datagrams)?,
+                closed: at(closed)?,
+            };
+            load::load(places, lanes.parse()?).await?
+        }
         ["half", to] => client::half_close(at(to)?).await?,
         ["reset", to] => client::reset(at(to)?).await?,
         ["tiny", to] => client::tiny(at(to)?).await?,

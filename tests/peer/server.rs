@@ -79,6 +79,14 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             };
             writing.write_all(format!("{verdict}\n").as_bytes()).await?;
         }
+        ["sink", seed] => {
+            let mut pattern = Pattern::new(seed.parse()?);
+            let verdict = match take_all(&mut reading, &mut pattern).await {
+                Ok(()) => pattern.position().to_string(),
+                Err(error) => format!("wrong: {error:#}"),
+            };
+            writing.write_all(format!("{verdict}\n").as_bytes()).await?;
+        }
         ["echo"] => {
             let mut buffer = vec![0; PIECE];
             while let count @ 1.. = reading.read(&mut buffer).await? {
@@ -117,20 +125,27 @@ pub(crate) async fn take(
     pattern: &mut Pattern,
     bytes: u64,
 ) -> Result<()> {
+    take_all(from, pattern)
+        .await
+        .with_context(|| format!("of {bytes}"))?;
+    if pattern.position() != bytes {
+        bail!("{} bytes instead of {bytes}", pattern.position());
+    }
+    Ok(())
+}
+
+/// Reads bytes of a pattern to the end, wherever that is.
+async fn take_all(from: &mut (impl AsyncReadExt + Unpin), pattern: &mut Pattern) -> Result<()> {
     let (mut buffer, mut scratch) = (vec![0; PIECE], Vec::new());
     loop {
         let at = pattern.position();
         let count = from.read(&mut buffer).await;
-        let count = count.with_context(|| format!("broken at {at} of {bytes}"))?;
+        let count = count.with_context(|| format!("broken at {at}"))?;
         if count == 0 {
-            break;
+            return Ok(());
         }
         if !pattern.goes_on(&buffer[..count], &mut scratch) {
             bail!("other bytes after {at}");
         }
     }
-    if pattern.position() != bytes {
-        bail!("{} bytes instead of {bytes}", pattern.position());
-    }
-    Ok(())
 }

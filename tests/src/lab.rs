@@ -22,6 +22,7 @@ use crate::{
     machine::{Machine, cable},
     outside::Outside,
     parts::Parts,
+    product::LOG,
     relay::Relay,
     wait::until,
 };
@@ -110,6 +111,8 @@ pub struct Lab {
     pub families: Families,
     /// Between the laptop and the internet, if there is any.
     pub distance: Option<Distance>,
+    /// What the programs under test log; all that is ours, unless a test makes it less.
+    pub log: &'static str,
     pub(crate) folder: TempDir,
     finished: bool,
 }
@@ -211,6 +214,7 @@ impl Lab {
             internet,
             families,
             distance,
+            log: LOG,
             folder,
             finished: false,
         })

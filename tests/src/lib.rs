@@ -36,6 +36,7 @@ pub mod lookup;
 pub mod prober;
 pub mod snapshot;
 pub mod tool;
+pub mod usage;
 
 pub mod background;
 pub mod lab;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     daemon::Daemon,
@@ -242,7 +242,11 @@ pub fn hold(machine: &Machine, words: &[&str], says: &str) -> Result<Held> {
     let output = child.stdout.take().context("it has no output")?;
     let mut output = BufReader::new(output);
     output.read_line(&mut said)?;
-    ensure!(said.starts_with(says), "{words:?}: {said:?}");
+    if !said.starts_with(says) {
+        let _ = child.kill();
+        let error = child.wait_with_output()?.stderr;
+        bail!("{words:?}: {said}{}", String::from_utf8_lossy(&error));
+    }
     Ok(Held { child, output })
 }
 

@@ -1,7 +1,8 @@
 //! One data connection: opened, heard once, and watched by echoes of its own.
 
+use std::future::pending;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
+use h2::{Ping, PingPong, Reason};
 use http::Request;
 use kubebridge_proto::flow::{
     Attached, FailureKind, echo_request, echo_request_of, http2, verdict,
@@ -31,6 +33,10 @@ const FIRST_ECHO: Duration = Duration::from_secs(3);
 const LATE: Duration = Duration::from_millis(400);
 /// How often is looked whether any came.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often a connection is tried whose manager ends, and how long it may take to show that it
+/// lives: as echoes would.
+const EVERY: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a late echo counts.
 const LATELY: Duration = Duration::from_secs(30);
 
@@ -49,12 +55,24 @@ pub(super) struct Connection {
     octets: Arc<Octets>,
     suspicion: Notify,
     heard: Mutex<Heard>,
+    /// Whether the manager ends: it takes no request any longer, and what is open goes on.
+    drains: AtomicBool,
     close: CancellationToken,
+}
+
+/// Why there was no echo.
+enum Unheard {
+    /// The manager ends.
+    Drains,
+    /// Anything else.
+    Failed(Status),
 }
 
 #[derive(Debug)]
 struct Heard {
     round_trip: Duration,
+    /// When it last echoed, or octets came in an echo's place.
+    answered: Instant,
     late: Option<Instant>,
     /// When a flow was last opened or closed.
     used: Instant,
@@ -93,11 +111,12 @@ impl Connection {
             octets: Arc::clone(&octets),
         };
         let shaking = timeout(FIRST_ECHO, http2::client().handshake(counted));
-        let (requests, connection) = match shaking.await {
+        let (requests, mut connection) = match shaking.await {
             Ok(Ok(both)) => both,
             Ok(Err(error)) => return anyhow::Error::new(error).context("no HTTP/2"),
             Err(_) => return anyhow::anyhow!("no HTTP/2 within {FIRST_ECHO:?}"),
         };
+        let pings = connection.ping_pong();
         let first = match place.is_unnamed() {
             true => echo_request_of(session),
             false => Ok(echo_request()),
@@ -106,7 +125,14 @@ impl Connection {
             Ok(first) => first,
             Err(error) => return error.into(),
         };
-        let using = Self::use_it(id, place, requests, first, octets, ready);
+        let using = async {
+            match Self::use_it(id, place, requests, first, octets, ready).await {
+                (Some(drained), _) if drained.drains.load(Ordering::Relaxed) => {
+                    drained.let_end(pings).await
+                }
+                (_, error) => error,
+            }
+        };
         tokio::select! {
             error = using => error,
             ended = connection => match ended {
@@ -123,12 +149,15 @@ impl Connection {
         first: Request<()>,
         octets: Arc<Octets>,
         ready: impl FnOnce(Arc<Self>),
-    ) -> anyhow::Error {
+    ) -> (Option<Arc<Self>>, anyhow::Error) {
         let start = Instant::now();
         match timeout(FIRST_ECHO, echo(requests.clone(), first)).await {
             Ok(Ok(())) => {}
-            Ok(Err(status)) => return anyhow::anyhow!("no echo: {}", status.message()),
-            Err(_) => return anyhow::anyhow!("no echo within {FIRST_ECHO:?}"),
+            Ok(Err(unheard)) => {
+                let status = Status::from(unheard);
+                return (None, anyhow::anyhow!("no echo: {}", status.message()));
+            }
+            Err(_) => return (None, anyhow::anyhow!("no echo within {FIRST_ECHO:?}")),
         }
         let connection = Arc::new(Self {
             id,
@@ -141,16 +170,52 @@ impl Connection {
             suspicion: Notify::new(),
             heard: Mutex::new(Heard {
                 round_trip: start.elapsed(),
+                answered: Instant::now(),
                 late: None,
                 used: Instant::now(),
             }),
+            drains: AtomicBool::new(false),
             close: CancellationToken::new(),
         });
         ready(Arc::clone(&connection));
         let ask = || Arc::clone(&connection).echo_or_life();
-        tokio::select! {
+        let error = tokio::select! {
             error = watch_echo(ask, |_| {}, &connection.suspicion) => error,
             () = connection.close.cancelled() => anyhow::anyhow!("not needed any longer"),
+        };
+        (Some(connection), error)
+    }
+
+    /// Waits until a connection is silent whose manager ends: it echoes nothing any longer, and lets
+    /// the flows it has come to their ends.
+    async fn let_end(&self, pings: Option<PingPong>) -> anyhow::Error {
+        tracing::debug!("the manager ends, what is open goes on");
+        tokio::select! {
+            () = self.silence(pings) => anyhow::anyhow!("silent while the manager was ending"),
+            () = self.close.cancelled() => anyhow::anyhow!("not needed any longer"),
+        }
+    }
+
+    /// Waits until a ping is not answered, and nothing else comes.
+    async fn silence(&self, pings: Option<PingPong>) {
+        let Some(mut pings) = pings else {
+            return pending().await;
+        };
+        loop {
+            tokio::select! {
+                () = sleep(EVERY) => {}
+                () = self.suspicion.notified() => {}
+            }
+            let mut ping = pin!(pings.ping(Ping::opaque()));
+            loop {
+                let before = self.octets.received();
+                match timeout(PATIENCE, &mut ping).await {
+                    Ok(Ok(_)) => break,
+                    Ok(Err(_)) => return,
+                    Err(_) if self.octets.received() == before => return,
+                    Err(_) => {}
+                }
+            }
         }
     }
 
@@ -208,6 +273,10 @@ impl Connection {
         self.heard.lock().round_trip
     }
 
+    pub(super) fn echo_age(&self) -> Duration {
+        self.heard.lock().answered.elapsed()
+    }
+
     /// Whether echoes were late lately.
     pub(super) fn is_lossy(&self) -> bool {
         let late = self.heard.lock().late;
@@ -236,34 +305,60 @@ impl Connection {
                 sleep(LOOK).await;
             }
         };
-        tokio::select! {
+        let is_late = tokio::select! {
             reply = echo(self.requests.clone(), echo_request()) => {
-                reply?;
-                self.heard.lock().round_trip = start.elapsed();
+                if let Err(Unheard::Drains) = &reply {
+                    self.drains.store(true, Ordering::Relaxed);
+                }
+                reply.map(|()| false)?
             }
-            () = living => self.heard.lock().late = Some(Instant::now()),
+            () = living => true,
+        };
+        let mut heard = self.heard.lock();
+        heard.answered = Instant::now();
+        match is_late {
+            true => heard.late = Some(heard.answered),
+            false => heard.round_trip = start.elapsed(),
         }
         Ok(())
     }
 }
 
 /// One echo over a connection.
-async fn echo(requests: SendRequest<Bytes>, request: Request<()>) -> Result<(), Status> {
+async fn echo(requests: SendRequest<Bytes>, request: Request<()>) -> Result<(), Unheard> {
     let asking = async {
         let (response, _) = requests.ready().await?.send_request(request, true)?;
         response.await
     };
-    let response = asking
-        .await
-        .map_err(|error: h2::Error| Status::unavailable(error.to_string()))?;
+    let response = asking.await?;
     if response.status() == http::StatusCode::OK {
         return Ok(());
     }
-    match verdict(&response) {
-        Err(failure) if failure.kind == FailureKind::Session => Err(Status::unavailable(
-            "it leads to a manager that does not know the session",
-        )),
-        Err(_) | Ok(()) => Err(Status::unavailable(format!("status {}", response.status()))),
+    let why = match verdict(&response) {
+        Err(failure) if failure.kind == FailureKind::Session => {
+            "it leads to a manager that does not know the session".to_owned()
+        }
+        Err(_) | Ok(()) => format!("status {}", response.status()),
+    };
+    Err(Unheard::Failed(Status::unavailable(why)))
+}
+
+impl From<h2::Error> for Unheard {
+    fn from(error: h2::Error) -> Self {
+        let is_end = error.is_go_away() && error.is_remote();
+        if is_end && error.reason() == Some(Reason::NO_ERROR) {
+            return Self::Drains;
+        }
+        Self::Failed(Status::unavailable(error.to_string()))
+    }
+}
+
+impl From<Unheard> for Status {
+    fn from(unheard: Unheard) -> Self {
+        match unheard {
+            Unheard::Drains => Self::unavailable("the manager ends"),
+            Unheard::Failed(status) => status,
+        }
     }
 }
 

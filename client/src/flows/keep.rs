@@ -77,7 +77,7 @@ impl Keeper {
         let waiting = self.shared.waiting();
         self.troubles
             .retain(|place, _| *place == home || waiting.contains(place));
-        for action in plan(&seen, &home, &waiting) {
+        for action in plan(&seen, &home, &waiting, self.shared.most) {
             match action {
                 Action::Open(place) => self.open(place),
                 Action::Close(id) => {

@@ -104,7 +104,7 @@ impl Flows {
     }
 
     async fn try_open(&self, protocol: Protocol, to: SocketAddr) -> Result<Opened, Failure> {
-        let mut held = self.shared.admit()?;
+        let mut held = self.shared.admit(protocol)?;
         let mut deadline = Instant::now() + CONNECTION;
         for _ in 0..TRIES {
             let finding = self.shared.connection();

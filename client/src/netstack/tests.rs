@@ -24,6 +24,7 @@ use crate::reachable::Holds;
 
 mod datagrams;
 mod laptop;
+mod streams;
 mod tcp;
 
 const LAPTOP: &str = "198.19.248.1:40000";
@@ -228,9 +229,8 @@ impl World {
     }
 
     fn dropped(&self, word: &str) -> u64 {
-        let status = self.netstack.status();
-        let found = status.drops.iter().find(|(known, _)| *known == word);
-        found.map_or(0, |(_, count)| *count)
+        let status = self.netstack.counts().status();
+        status.dropped[word]
     }
 }
 

@@ -1,11 +1,13 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kubebridge_proto::flow::How;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world::{ECHO, Mood, World, to};
-use crate::flows::Opener;
+use crate::flows::{DatagramFlow, Opener};
 
 #[tokio::test(start_paused = true)]
 async fn there_is_no_connection_before_one_is_wanted_and_one_from_then_on() {
@@ -215,6 +217,66 @@ async fn flows_of_a_manager_that_drains_stay_there_and_go_on_there() {
     assert_eq!(talk.end().await.how, How::Finished);
     // Then nobody needs the old one.
     world.connections(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn flows_of_a_manager_that_takes_nothing_new_go_on_over_the_connection_they_have() {
+    let world = World::start();
+    let mut talk = world.echo().await;
+    talk.say(b"before").await;
+
+    world.manager.drain.cancel();
+    sleep(Duration::from_secs(20)).await;
+
+    talk.say(b"still there").await;
+    let status = world.flows.status();
+    assert_eq!((status.replaced, status.resumed), (0, 0));
+    assert_eq!(talk.end().await.how, How::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_falls_silent_while_its_manager_ends_is_not_kept() {
+    let world = World::start();
+    let mut talk = world.echo().await;
+    talk.say(b"before").await;
+    world.manager.drain.cancel();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.flows.status().replaced, 0);
+
+    world.wires.silence(0);
+    sleep(Duration::from_secs(10)).await;
+
+    assert_eq!(world.flows.status().replaced, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_are_not_asked_to_move_in_the_place_of_a_stream() {
+    let world = World::start();
+    let mut datagrams = world.flows.open_udp(to(ECHO)).await.unwrap();
+    let mut talk = world.echo().await;
+    let shared = &world.flows.shared;
+    let connection = shared.ready.borrow()[0].id;
+    // Both move much between two looks.
+    datagrams_of(&mut datagrams, 64).await;
+    talk.say(&[7; 200_000]).await;
+    shared.look();
+    assert_eq!(shared.ready.borrow()[0].busy.load(Ordering::Relaxed), 2);
+
+    shared.move_one(connection);
+    talk.say(b"moved").await;
+
+    let status = world.flows.status();
+    assert_eq!((status.moved, status.resumed), (1, 1));
+}
+
+/// Sends so many datagrams of 4 KiB and waits for most to come back.
+async fn datagrams_of(flow: &mut DatagramFlow, count: usize) {
+    for _ in 0..count {
+        flow.send(Bytes::from_static(&[7; 4096])).unwrap();
+    }
+    for _ in 0..count / 2 {
+        flow.recv().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,10 +26,11 @@ use tokio::io::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::control::way::{BoxIo, Place, Way};
-use crate::flows::{Flows, Opener};
+use crate::flows::{Flows, MOST_CONNECTIONS, Opener};
 use crate::test_util::session_info;
 
 /// Where everything comes back as it went.
@@ -95,6 +96,8 @@ pub(super) struct Manager {
     pub(super) ended: Mutex<Vec<Ended>>,
     /// Sessions that asked, in order.
     pub(super) asked: Mutex<Vec<String>>,
+    /// Has it take nothing new over the connections it has.
+    pub(super) drain: CancellationToken,
     /// Connections that are open.
     open: AtomicUsize,
 }
@@ -145,7 +148,19 @@ impl Manager {
         let Ok(mut connection) = http2::server().handshake::<_, Bytes>(stream).await else {
             return;
         };
-        while let Some(Ok((request, respond))) = connection.accept().await {
+        let mut is_draining = false;
+        loop {
+            let next = tokio::select! {
+                next = connection.accept() => next,
+                () = self.drain.cancelled(), if !is_draining => {
+                    is_draining = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+            };
+            let Some(Ok((request, respond))) = next else {
+                return;
+            };
             let open = Open::read(&request).unwrap();
             let session = echo_session(&request).map(str::to_owned);
             let receive = request.into_body();
@@ -404,7 +419,7 @@ impl World {
         let manager = wires.replace("first");
         let session = watch::Sender::new(session_info(&["10.96.0.0/16"]));
         let way: Arc<dyn Way> = Arc::clone(&wires) as _;
-        let flows = Flows::start(way, session.subscribe());
+        let flows = Flows::start(way, session.subscribe(), MOST_CONNECTIONS);
         Self {
             wires,
             manager,

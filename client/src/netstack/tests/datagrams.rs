@@ -35,14 +35,14 @@ async fn f6_a_silent_flow_ends_and_the_next_datagram_opens_another() {
             )
         );
         tokio::time::sleep(Duration::from_secs(idle - 1)).await;
-        assert_eq!(world.netstack.status().flows, 1);
+        assert_eq!(world.netstack.counts().status().flows, 1);
         assert!(out.recv().now_or_never().is_none());
 
         assert_eq!(out.recv().await, None);
         world.device.send(question(port, b"two")).await;
         let (mut out, _into) = ends(&world).await;
         assert_eq!(out.recv().await.unwrap(), "two");
-        assert_eq!(world.netstack.status().flows, 1);
+        assert_eq!(world.netstack.counts().status().flows, 1);
     }
 }
 
@@ -72,7 +72,7 @@ async fn f6_while_the_far_end_is_opened_the_oldest_datagrams_give_way() {
     }
     assert!(out.recv().now_or_never().is_none());
     drop((out, into));
-    while world.netstack.status().flows > 0 {
+    while world.netstack.counts().status().flows > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(world.dropped("datagram-queue"), 36);
@@ -86,7 +86,7 @@ async fn f6_a_far_end_that_is_not_opened_in_time_is_given_up_with_what_waited() 
     world.far.dialled(1).await;
 
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(world.netstack.status().flows, 0);
+    assert_eq!(world.netstack.counts().status().flows, 0);
     world.device.send(question(9000, &[200])).await;
 
     let (mut out, _into) = ends(&world).await;
@@ -250,6 +250,6 @@ async fn datagrams_beyond_the_bound_of_flows_are_counted() {
     while world.dropped("flow-limit") < 5 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(world.netstack.status().flows, FLOWS);
+    assert_eq!(world.netstack.counts().status().flows, FLOWS);
     assert_eq!(world.far.dialled.borrow().len(), FLOWS);
 }
