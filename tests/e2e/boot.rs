@@ -130,5 +130,5 @@ rm -r /run/boot-id /run/kubebridge",
         rights = rights.join(","),
         start = setting("ExecStart=")?,
     );
-    laptop.shell(&script)
+    laptop.shell(&script).map(drop)
 }

@@ -159,11 +159,11 @@ impl Shared {
         if flows.len() >= most {
             return Err(Failure::Full);
         }
-        if flows.is_empty() {
-            // From now on is looked who is busy.
+        flows.insert(id, Arc::clone(&entry));
+        if flows.len() == 1 {
+            // The keeper looks at flows only while there are any.
             self.demand.notify_one();
         }
-        flows.insert(id, Arc::clone(&entry));
         Ok(Held {
             shared: Arc::clone(self),
             id,

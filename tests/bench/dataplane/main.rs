@@ -7,7 +7,8 @@
 //!
 //! `dataplane-figures near [ROUNDS]` throughput, connections, round trips, memory on a path without a limit ·
 //! `far [ROUNDS [LOSS]]` four flows at 20 ms and 100 Mbit/s, at each loss or at one (in a million) ·
-//! `wide [ROUNDS]` 20 ms without a limit. `KUBEBRIDGE_WAYS` leaves some out; with
+//! `wide [ROUNDS]` 20 ms without a limit · `stay` makes the ways and stays until its input ends, for
+//! a look at them with other tools. `KUBEBRIDGE_WAYS` leaves some out; with
 //! `KUBEBRIDGE_SAMPLES=FILE` what was measured is kept there, and counts in the next run.
 #![expect(clippy::print_stdout, reason = "figures are this program's output")]
 
@@ -23,6 +24,7 @@ use kubebridge_tests::distance::Shape;
 
 use measures::{Path, measure_near, measure_path};
 use table::Table;
+use ways::{Bench, Way, lab};
 
 /// The path of performance.md: 20 ms there and back, 100 Mbit/s.
 const FAR: Shape = Shape {
@@ -54,7 +56,8 @@ fn main() -> Result<()> {
         "near" => measure_near(rounds, &mut table),
         "far" => measure_path(&far(number(1).context("LOSS")?), rounds, &mut table),
         "wide" => measure_path(&wide(), rounds, &mut table),
-        other => bail!("near, far or wide; not {other:?}"),
+        "stay" => return stay(),
+        other => bail!("near, far, wide or stay; not {other:?}"),
     };
     // What came before a failure is not lost.
     if let Some(file) = file {
@@ -64,6 +67,20 @@ fn main() -> Result<()> {
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("load of the machine: {}", load.trim());
     measured
+}
+
+fn stay() -> Result<()> {
+    let lab = lab(None)?;
+    let bench = Bench::start(&lab)?;
+    for way in Way::wanted() {
+        println!("{}: {}", way.name(), way.target());
+    }
+    let laptop = bench.lab.laptop.on().process();
+    println!("the laptop is where process {laptop} is");
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    drop(bench);
+    lab.finish();
+    Ok(())
 }
 
 fn far(loss: Option<u32>) -> Vec<Path> {

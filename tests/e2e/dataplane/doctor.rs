@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kubebridge_tests::{checks::Checks, lab::Lab, pods::Exposed, wait::until};
+use kubebridge_tests::{checks::Checks, lab::Lab, pods::Exposed};
 
 use super::tunnel::World;
 use super::{peer, says};

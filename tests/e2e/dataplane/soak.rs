@@ -21,7 +21,7 @@ use kubebridge_tests::{
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::tunnel::{CLOSED, OPEN, World};
+use super::tunnel::{CLOSED, OPEN, START, World};
 
 /// Seconds of all rounds unless more are asked for.
 const SECONDS: u64 = 180;
@@ -102,8 +102,11 @@ fn round(world: &World, session: &Session<'_>) -> Result<String> {
         let resolver = session.resolver()?;
         for transport in [Transport::Udp, Transport::Tcp] {
             let name = "authors.default.svc.cluster.local";
-            let got = dig(laptop, &resolver, transport, name, "A")?.to_string();
-            ensure!(got.ends_with(&format!(" A {AUTHORS}")), "{got}");
+            until("the resolver to answer", START, || {
+                let got = dig(laptop, &resolver, transport, name, "A")?.to_string();
+                ensure!(got.ends_with(&format!(" A {AUTHORS}")), "{got}");
+                Ok(())
+            })?;
         }
         last(BETWEEN);
     }

@@ -102,7 +102,7 @@ fn kubefwd(traces: &Traces<'_>) -> Vec<String> {
     seen
 }
 
-fn shown(lines: impl Iterator<Item = Line<'_>>) -> Vec<String> {
+fn shown<'a>(lines: impl Iterator<Item = Line<'a>>) -> Vec<String> {
     let mut all: Vec<_> = lines
         .map(|line| format!("hosts line {}", line.text))
         .collect();

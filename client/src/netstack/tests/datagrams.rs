@@ -162,7 +162,7 @@ async fn f6_a_flow_ends_when_the_laptop_says_that_its_program_is_gone() {
         world.device.send(gone).await;
 
         assert_eq!(out.recv().await, None);
-        assert_eq!(world.netstack.status().flows, 0);
+        assert_eq!(world.netstack.counts().status().flows, 0);
         assert_eq!(world.dropped("no-flow"), 1);
         world.device.send(datagram(laptop, service, b"two")).await;
         let (mut out, _into) = ends(&world).await;
