@@ -15,7 +15,10 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
+use crate::doctor::MOST_TARGETS;
+use crate::doctor::wanted::wanted;
 use crate::failure::{Exit, Failure};
+use crate::flows::MOST_CONNECTIONS;
 use crate::forward::{MOST, Wanted};
 use crate::inquiry::path::PathTarget;
 
@@ -119,6 +122,8 @@ pub enum Command {
     Dns(DnsCommand),
     /// Follow the way to a destination: name, route, permission, dial, endpoints
     Trace(TraceArgs),
+    /// Look for what is wrong on this machine, in its sessions and on the way to destinations
+    Doctor(DoctorArgs),
     /// Print the variables that send programs to the proxy of a session with `--mode proxy`
     Env,
     /// Have ports of this machine lead to services while the command runs
@@ -214,6 +219,38 @@ pub struct TraceArgs {
     pub udp: bool,
 }
 
+/// Options of `doctor`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct DoctorArgs {
+    /// Where a way leads that is followed: HOST alone is pinged
+    #[arg(value_name = "HOST[:PORT[/udp]]", value_parser = wanted, num_args = ..=MOST_TARGETS)]
+    pub targets: Vec<PathTarget>,
+    /// Name outside the cluster that is asked for by every way (repeatable)
+    #[arg(
+        long = "probe",
+        value_name = "NAME",
+        env = "KUBEBRIDGE_PROBE",
+        value_delimiter = ','
+    )]
+    pub probes: Vec<kubebridge_dns::name::Name>,
+    /// Network whose routes are looked at where no session knows the cluster's (repeatable)
+    #[arg(
+        long = "include-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_INCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network that is left alone (repeatable)
+    #[arg(
+        long = "exclude-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_EXCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub exclude: Vec<kubebridge_platform::net::IpNet>,
+}
+
 /// Options of `forward`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ForwardArgs {
@@ -271,6 +308,15 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// Most connections to the manager that programs' connections are spread over
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MOST_CONNECTIONS,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_CONNECTIONS)),
+        env = "KUBEBRIDGE_DATA_CONNECTIONS"
+    )]
+    pub data_connections: u8,
     /// Network to reach beside those of the cluster (repeatable)
     #[arg(
         long = "include-cidr",

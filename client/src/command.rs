@@ -3,6 +3,7 @@
 //! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
 
 mod dns;
+mod doctor;
 mod env;
 mod forward;
 mod install_recovery;
@@ -60,6 +61,7 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
         Command::Trace(arguments) => return trace::run(arguments, &cli.global).await,
+        Command::Doctor(arguments) => return doctor::run(arguments, &cli.global).await,
         Command::Env => env::run(&cli.global).await,
         Command::Forward(arguments) => forward::run(arguments, &cli.global).await,
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,

@@ -61,6 +61,8 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// The most connections that flows are spread over.
+    pub data_connections: u8,
     /// Where the proxy listens, on loopback.
     pub proxy_listen: SocketAddr,
     /// What the user says about IP routes.
@@ -87,6 +89,7 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            data_connections,
             include,
             take,
             exclude,
@@ -132,6 +135,7 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            data_connections: *data_connections,
             proxy_listen: proxy_listen.unwrap_or(ANY_PORT),
             routes: RouteChoice {
                 include: include.clone(),

@@ -9,6 +9,7 @@
 mod dial;
 mod env;
 mod http;
+mod owner;
 mod password;
 mod request;
 mod socks;

@@ -182,6 +182,9 @@ pub struct StatusReport {
     pub doing: Option<String>,
     /// Seconds since its start.
     pub uptime_seconds: u64,
+    /// Asynchronous tasks of its process that have not ended.
+    #[serde(default)]
+    pub tasks: usize,
     /// The manager's address.
     pub manager: String,
     /// The manager's version.

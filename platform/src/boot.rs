@@ -62,7 +62,7 @@ pub fn plan(sys: &Sys, program: &Path) -> Result<Installation, BootError> {
     // A hosts file that is a link is edited where it is.
     let hosts = RootFs::new(sys).resolve(Path::new("/etc/hosts"))?;
     let hosts = hosts.strip_prefix(&sys.root).unwrap_or(&hosts);
-    let folder = Path::new("/").join(hosts.parent().unwrap_or(Path::new("etc")));
+    let folder = Path::new("/").join(hosts.parent().unwrap_or_else(|| Path::new("etc")));
     let content = unit::content(program, &sys.state_dir, &folder);
     let content = content.ok_or_else(|| BootError::Program(program.to_owned()))?;
     Ok(Installation {

@@ -25,6 +25,8 @@ mod hex;
 
 pub mod process;
 
+pub mod resources;
+
 pub mod hosts;
 
 pub mod journal;
@@ -43,6 +45,8 @@ pub mod helper;
 pub mod preview;
 
 pub mod recover;
+
+pub mod inspect;
 
 pub mod boot;
 

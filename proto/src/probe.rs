@@ -79,17 +79,22 @@ pub struct Dial {
     pub failure: Option<Failure>,
     /// How long it took.
     pub took: Duration,
-    /// What came of one empty datagram; `None` where none was sent.
+    /// What came of one empty datagram, or of a moment on a connection without a word; `None`
+    /// where neither was tried.
     pub heard: Option<Heard>,
 }
 
-/// What came of a datagram that says nothing.
+/// What came of saying nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// Another one.
+    /// Something was said.
     Answered,
     /// Neither an answer nor a refusal.
     Nothing,
+    /// The connection was closed.
+    Closed,
+    /// The connection was reset.
+    Reset,
 }
 
 impl Heard {
@@ -97,12 +102,14 @@ impl Heard {
         match self {
             Self::Answered => "answered",
             Self::Nothing => "nothing",
+            Self::Closed => "closed",
+            Self::Reset => "reset",
         }
     }
 
     /// Of a word that only a newer manager knows nothing is known.
     fn read(word: &str) -> Option<Self> {
-        let all = [Self::Answered, Self::Nothing];
+        let all = [Self::Answered, Self::Nothing, Self::Closed, Self::Reset];
         all.into_iter().find(|heard| heard.word() == word)
     }
 }

@@ -1,7 +1,15 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
 mod by_proxy;
+mod doctor;
+mod families;
+mod idle;
+mod loss;
+mod moving;
+mod quic;
+mod soak;
 mod tunnel;
+mod ways;
 mod workloads;
 
 use anyhow::{Context, Result, ensure};
@@ -18,7 +26,11 @@ const PEER: Exposed<'_> = Exposed {
     name: "peer",
     namespace: "default",
     cluster_ip: "10.96.3.1",
-    ports: &[("tcp", "TCP", 80, 9000), ("udp", "UDP", 80, 9000)],
+    ports: &[
+        ("tcp", "TCP", 80, 9000),
+        ("udp", "UDP", 80, 9000),
+        ("dns", "UDP", 53, 9000),
+    ],
     endpoints: &["10.244.1.21"],
 };
 

@@ -14,6 +14,7 @@ mod dataplane;
 mod demo;
 mod dns_tools;
 mod dns_trace;
+mod doctor;
 mod drift;
 mod figures;
 mod helper;

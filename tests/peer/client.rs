@@ -10,20 +10,22 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::errno;
 use crate::pattern::Pattern;
-use crate::server::{send, take};
+use crate::server::{GO_ON, PIECE, send, take};
 
 /// How long one datagram may take there and back before it is sent again.
 const DATAGRAM_TIME: Duration = Duration::from_secs(2);
 /// How often one datagram is sent.
-const DATAGRAM_TRIES: usize = 5;
+pub(crate) const DATAGRAM_TRIES: usize = 5;
 /// What an echo holds: many small pieces, so that a cut meets one.
 const HELD_PIECE: usize = 4096;
+/// How many idle connections are opened at a time.
+const LANES: u64 = 8;
 
-async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
+pub(crate) async fn ask(to: SocketAddr, line: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(to).await.context("connect")?;
     stream.set_nodelay(true)?;
     stream.write_all(format!("{line}\n").as_bytes()).await?;
@@ -74,7 +76,53 @@ pub(crate) async fn up(to: SocketAddr, bytes: u64, flows: u64) -> Result<String>
     Ok(moved(bytes * flows, start))
 }
 
-async fn must_say(stream: &mut TcpStream, words: &str) -> Result<()> {
+/// Takes bytes for so long, and leaves the rest: what a slow path carries decides how much.
+pub(crate) async fn down_for(to: SocketAddr, time: Duration, flows: u64) -> Result<String> {
+    let (start, count) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let counting = Arc::clone(&count);
+    each(flows, move |seed| {
+        let count = Arc::clone(&counting);
+        async move {
+            let mut stream = ask(to, &format!("send {} {seed}", u64::MAX)).await?;
+            let mut pattern = Pattern::new(seed);
+            let taking = take(&mut stream, &mut pattern, u64::MAX);
+            match timeout_at(start + time, taking).await {
+                Ok(ended) => ended?,
+                Err(_) => stream.set_zero_linger()?,
+            }
+            count.fetch_add(pattern.position(), Ordering::Relaxed);
+            Ok(())
+        }
+    })
+    .await?;
+    Ok(moved(count.load(Ordering::Relaxed), start))
+}
+
+/// Sends bytes for so long, and waits until all of them have arrived: that time counts as well.
+pub(crate) async fn up_for(to: SocketAddr, time: Duration, flows: u64) -> Result<String> {
+    let (start, count) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let counting = Arc::clone(&count);
+    each(flows, move |seed| {
+        let count = Arc::clone(&counting);
+        async move {
+            let mut stream = ask(to, &format!("sink {seed}")).await?;
+            let (mut pattern, mut piece) = (Pattern::new(seed), vec![0; PIECE]);
+            while start.elapsed() < time {
+                pattern.fill(&mut piece);
+                stream.write_all(&piece).await?;
+            }
+            stream.shutdown().await?;
+            let sent = pattern.position();
+            must_say(&mut stream, &format!("{sent}\n")).await?;
+            count.fetch_add(sent, Ordering::Relaxed);
+            Ok(())
+        }
+    })
+    .await?;
+    Ok(moved(count.load(Ordering::Relaxed), start))
+}
+
+pub(crate) async fn must_say(stream: &mut TcpStream, words: &str) -> Result<()> {
     let mut said = String::new();
     stream.read_to_string(&mut said).await?;
     ensure!(said == words, "it says {said:?} instead of {words:?}");
@@ -125,7 +173,7 @@ pub(crate) async fn rate(to: SocketAddr, time: Duration, flows: u64) -> Result<S
 }
 
 /// Waits until nobody holds our input any more.
-async fn input_ends() -> Result<()> {
+pub(crate) async fn input_ends() -> Result<()> {
     let reading = || io::copy(&mut io::stdin(), &mut io::sink());
     tokio::task::spawn_blocking(reading).await??;
     Ok(())
@@ -176,26 +224,48 @@ async fn echo_until(
     must_say(&mut stream, "").await
 }
 
+/// Opens connections, waits until the input ends, and has each say something.
 pub(crate) async fn idle(to: SocketAddr, flows: u64) -> Result<String> {
-    let mut open = Vec::new();
-    for number in 0..flows {
-        let mut stream = ask(to, "echo")
-            .await
-            .with_context(|| format!("flow {number}"))?;
-        stream.write_all(b"x").await?;
-        let mut back = [0];
-        let read = stream.read_exact(&mut back).await;
-        read.with_context(|| format!("flow {number}"))?;
-        open.push(stream);
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        lanes.spawn(async move {
+            let mut open = Vec::new();
+            for number in (lane..flows).step_by(LANES as usize) {
+                let opening = async {
+                    let mut stream = ask(to, "echo").await?;
+                    one_byte(&mut stream, b'x').await?;
+                    Ok::<_, anyhow::Error>(stream)
+                };
+                let stream = opening.await.with_context(|| format!("flow {number}"))?;
+                open.push((number, stream));
+            }
+            Ok::<_, anyhow::Error>(open)
+        });
     }
+    let open: Vec<_> = lanes.join_all().await.into_iter().collect::<Result<_>>()?;
     crate::say(&format!("open={flows}"));
     input_ends().await?;
-    for stream in &mut open {
-        stream.write_all(b"y").await?;
-        let mut back = [0];
-        stream.read_exact(&mut back).await?;
+    let mut lanes = JoinSet::new();
+    for lane in open {
+        lanes.spawn(async move {
+            for (number, mut stream) in lane {
+                let living = one_byte(&mut stream, b'y').await;
+                living.with_context(|| format!("flow {number}, after its sleep"))?;
+            }
+            Ok(())
+        });
     }
+    lanes.join_all().await.into_iter().collect::<Result<()>>()?;
     Ok("all well".to_owned())
+}
+
+/// Sends a byte, which must come back.
+async fn one_byte(stream: &mut TcpStream, byte: u8) -> Result<()> {
+    stream.write_all(&[byte]).await?;
+    let mut back = [0];
+    stream.read_exact(&mut back).await?;
+    ensure!(back == [byte], "another byte");
+    Ok(())
 }
 
 pub(crate) async fn half_close(to: SocketAddr) -> Result<String> {
@@ -255,13 +325,47 @@ pub(crate) async fn connect(to: SocketAddr) -> String {
     }
 }
 
-pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
-    let any: SocketAddr = match to {
+/// Any port of an address of the same family.
+pub(crate) fn any(to: SocketAddr) -> SocketAddr {
+    match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
+    }
+}
+
+async fn speak_to(to: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(any(to)).await?;
     socket.connect(to).await?;
+    Ok(socket)
+}
+
+pub(crate) async fn udp_connect(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    for _ in 0..DATAGRAM_TRIES {
+        match echoed(&socket, b"anybody?").await {
+            Ok(true) => return Ok("answered".to_owned()),
+            Ok(false) => {}
+            Err(error) => return Ok(error.to_string()),
+        }
+    }
+    Ok("silence".to_owned())
+}
+
+pub(crate) async fn udp_leave(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    let mut got = [0; GO_ON.len() + 1];
+    for _ in 0..DATAGRAM_TRIES {
+        socket.send(GO_ON).await?;
+        if let Ok(count) = timeout(DATAGRAM_TIME, socket.recv(&mut got)).await {
+            count?;
+            return Ok("left".to_owned());
+        }
+    }
+    bail!("nothing comes")
+}
+
+pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
+    let socket = speak_to(to).await?;
     let mut resent = 0;
     for seed in 0..count {
         let mut sent = vec![0; bytes];
@@ -277,7 +381,7 @@ pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<St
 }
 
 /// Whether the datagram came back in time; others may come first.
-async fn echoed(socket: &UdpSocket, sent: &[u8]) -> Result<bool> {
+pub(crate) async fn echoed(socket: &UdpSocket, sent: &[u8]) -> Result<bool> {
     let mut got = vec![0; 65_535];
     let outcome: Result<Result<usize, io::Error>, _> = timeout(DATAGRAM_TIME, async {
         socket.send(sent).await?;

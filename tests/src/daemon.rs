@@ -117,16 +117,20 @@ impl Daemon {
         })?
     }
 
-    /// Sends a signal to the program itself, not to the `nsenter` that started it.
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        let process = until_closely(&format!("{} to be a process", self.name), BORN, || {
+    /// The process of the program itself, not of the `nsenter` that started it.
+    pub fn process(&self) -> Result<u32> {
+        until_closely(&format!("{} to be a process", self.name), BORN, || {
             let mut child = self.child.lock();
             match child.try_wait()? {
                 Some(status) => Ok(Err(anyhow!("{} ended with {status}", self.name))),
                 None => child_of(child.id()).map(Ok),
             }
-        })??;
-        let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+        })?
+    }
+
+    /// Sends a signal to the program itself.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let process = i32::try_from(self.process()?).ok().and_then(Pid::from_raw);
         kill_process(process.context("not a process number")?, signal)
             .with_context(|| format!("signal {}", self.name))
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 
 use crate::{
     machine::{Machine, clean},
@@ -29,7 +30,7 @@ pub struct Shape {
 
 /// The path; it ends when dropped.
 #[derive(Debug)]
-pub struct Distance(Child);
+pub struct Distance(Mutex<Child>);
 
 impl Distance {
     /// Joins two machines by devices of these names, which have no addresses yet.
@@ -54,12 +55,13 @@ impl Distance {
         let output = child.stdout.take().context("distance has no output")?;
         BufReader::new(output).read_line(&mut said)?;
         ensure!(said == "ready\n", "distance did not start: {said:?}");
-        Ok(Self(child))
+        Ok(Self(Mutex::new(child)))
     }
 
     /// Makes the path another one, at once.
-    pub fn become_like(&mut self, shape: Shape) -> Result<()> {
-        let input = self.0.stdin.as_mut().context("distance has no input")?;
+    pub fn become_like(&self, shape: Shape) -> Result<()> {
+        let mut child = self.0.lock();
+        let input = child.stdin.as_mut().context("distance has no input")?;
         writeln!(input, "{}", shape.words().join(" "))?;
         Ok(())
     }
@@ -77,7 +79,8 @@ impl Shape {
 
 impl Drop for Distance {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let child = self.0.get_mut();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }

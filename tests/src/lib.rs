@@ -13,6 +13,7 @@ pub mod parts;
 pub mod wait;
 
 pub mod daemon;
+pub mod families;
 pub mod machine;
 
 pub mod control_plane;
@@ -35,6 +36,7 @@ pub mod lookup;
 pub mod prober;
 pub mod snapshot;
 pub mod tool;
+pub mod usage;
 
 pub mod background;
 pub mod lab;

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The longest a command may run: above the slowest (`kubectl` on a busy machine).
-const COMMAND_SECONDS: &str = "40";
+const COMMAND: Duration = Duration::from_secs(40);
 
 /// How long an HTTP server may take for a probe.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -112,8 +112,13 @@ impl Machine {
 
     /// Runs a command to its end, which may be a failure.
     pub fn run(&self, words: &[&str]) -> Result<Output> {
+        self.run_within(COMMAND, words)
+    }
+
+    /// As [`run`](Self::run), with a limit of its own.
+    pub fn run_within(&self, limit: Duration, words: &[&str]) -> Result<Output> {
         self.command("timeout")
-            .args(["-s", "KILL", COMMAND_SECONDS])
+            .args(["-s", "KILL", &limit.as_secs().to_string()])
             .args(words)
             .output()
             .with_context(|| format!("{}: run {words:?}", self.name))
@@ -121,7 +126,12 @@ impl Machine {
 
     /// Runs a command that must succeed and gives what it printed.
     pub fn output(&self, words: &[&str]) -> Result<String> {
-        let output = self.run(words)?;
+        self.output_within(COMMAND, words)
+    }
+
+    /// As [`output`](Self::output), with a limit of its own.
+    pub fn output_within(&self, limit: Duration, words: &[&str]) -> Result<String> {
+        let output = self.run_within(limit, words)?;
         if !output.status.success() {
             bail!(
                 "{}: {words:?} ended with {}: {}{}",
@@ -157,6 +167,12 @@ pub(crate) fn enter_network(process: u32) -> Result<()> {
 
 /// Fails unless an HTTP GET in the machine's network is answered with 200.
 pub fn http_ok(machine: &Machine, address: &str, path: &str) -> Result<()> {
+    http_get(machine, address, path).map(drop)
+}
+
+/// What an HTTP GET in the machine's network is answered with, which must be 200: its header and
+/// body.
+pub fn http_get(machine: &Machine, address: &str, path: &str) -> Result<String> {
     let process = machine.process();
     let reply = thread::scope(|scope| {
         let asking = scope.spawn(|| -> Result<String> {
@@ -174,7 +190,7 @@ pub fn http_ok(machine: &Machine, address: &str, path: &str) -> Result<()> {
     })?;
     let status = reply.lines().next().unwrap_or_default();
     ensure!(status.contains(" 200"), "http://{address}{path}: {reply}");
-    Ok(())
+    Ok(reply)
 }
 
 impl Drop for Machine {

@@ -12,8 +12,8 @@ use rustix::process::Signal;
 
 use crate::{
     daemon::Daemon,
-    lab::{CLUSTER_DNS, Lab},
-    machine::http_ok,
+    lab::Lab,
+    machine::{http_get, http_ok},
     parts::program,
     snapshot::Snapshot,
 };
@@ -50,6 +50,15 @@ impl Manager {
         Self::start_again(lab)
     }
 
+    /// As [`start`](Self::start), with more `flags`.
+    pub fn start_with(lab: &Lab, flags: &[&str]) -> Result<Self> {
+        let account = MANAGER_ACCOUNT;
+        lab.api.service_reader(&lab.node, account, &NAMESPACES)?;
+        let manager = Self::launch(lab, account, &[&own_namespaces()[..], flags].concat())?;
+        manager.ready(lab)?;
+        Ok(manager)
+    }
+
     /// As [`start`](Self::start), when it was there before: what it needs is there.
     pub fn start_again(lab: &Lab) -> Result<Self> {
         let manager = Self::launch(lab, MANAGER_ACCOUNT, &own_namespaces())?;
@@ -78,12 +87,19 @@ impl Manager {
         Self::launch_at(lab, "127.0.0.1", account, flags)
     }
 
-    fn launch_at(lab: &Lab, address: &'static str, account: &str, flags: &[&str]) -> Result<Self> {
+    /// As [`launch_with`](Self::launch_with), where its Pod's loopback is `address`.
+    pub(crate) fn launch_at(
+        lab: &Lab,
+        address: &'static str,
+        account: &str,
+        flags: &[&str],
+    ) -> Result<Self> {
         let resolv_conf = lab.folder.path().join("pod-resolv.conf");
+        let dns = lab.families.cluster_dns();
         fs::write(
             &resolv_conf,
             format!(
-                "nameserver {CLUSTER_DNS}\n\
+                "nameserver {dns}\n\
                  search default.svc.cluster.local svc.cluster.local cluster.local\n\
                  options ndots:5\n"
             ),
@@ -91,7 +107,7 @@ impl Manager {
         let mut command = lab.node.command(program("traffic-manager")?);
         command
             .env("KUBECONFIG", lab.api.kubeconfig(account))
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .args(["serve", "--kubernetes"])
             .args(flags)
             .arg("--resolv-conf")
@@ -100,6 +116,14 @@ impl Manager {
             .args(["--admin-listen", &format!("{address}:7081")]);
         let daemon = Daemon::start("traffic-manager", &lab.logs(), command)?;
         Ok(Self(daemon, address))
+    }
+
+    /// Kills it, and has another one take its place.
+    pub fn replace(&mut self, lab: &Lab) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        self.0.ended(END)?;
+        *self = Self::start_again(lab)?;
+        Ok(())
     }
 
     /// Waits until it says that it is ready.
@@ -127,6 +151,17 @@ impl Manager {
             .collect()
     }
 
+    /// Its process.
+    pub fn process(&self) -> Result<u32> {
+        self.0.process()
+    }
+
+    /// What it counts of itself, in the text format of Prometheus.
+    pub fn metrics(&self, lab: &Lab) -> Result<Metrics> {
+        let text = http_get(&lab.node, &format!("{}:7081", self.1), "/metrics")?;
+        Ok(Metrics(text))
+    }
+
     /// Sends it a signal, as SIGSTOP.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.0.signal(signal)
@@ -137,6 +172,27 @@ impl Manager {
         self.0.signal(Signal::KILL)?;
         self.0.ended(END)?;
         Ok(())
+    }
+}
+
+/// What a manager counts of itself.
+#[derive(Debug)]
+pub struct Metrics(String);
+
+impl Metrics {
+    /// The sum of all that has this name, whatever its labels.
+    pub fn sum(&self, name: &str) -> Result<f64> {
+        let of_name = |line: &str| -> Option<f64> {
+            let (key, value) = line.rsplit_once(' ')?;
+            let rest = key.strip_prefix(name)?;
+            let is_it = rest.is_empty() || rest.starts_with('{');
+            value.parse().ok().filter(|_| is_it)
+        };
+        let mut values = self.0.lines().filter_map(of_name).peekable();
+        values
+            .peek()
+            .with_context(|| format!("no {name} in {}", self.0))?;
+        Ok(values.sum())
     }
 }
 
@@ -204,7 +260,7 @@ impl<'lab> Attempt<'lab> {
     pub fn start_with(lab: &'lab Lab, namespaces: &[&str], options: &[&str]) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .args(["connect", "--foreground"])
             .args(namespaces.iter().flat_map(|name| ["-n", name]))
             .args(["--probe", "www.example.org"])
@@ -234,7 +290,7 @@ impl<'lab> Attempt<'lab> {
     ) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .env("KUBECONFIG", kubeconfig)
             .envs(environment.iter().copied())
             .args(["connect", "--foreground"])
@@ -307,6 +363,11 @@ impl<'lab> Session<'lab> {
     /// What it printed.
     pub fn said(&self) -> Result<String> {
         self.daemon.log()
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<u32> {
+        self.daemon.process()
     }
 
     /// The address of the session's resolver, as systemd-resolved was told it.

@@ -189,6 +189,9 @@ pub const DNS_PORT: u16 = 1053;
 pub const GRPC_PORT: u16 = 7080;
 /// The default of open flows per session: a browser has some hundred, a load test raises it.
 pub const FLOWS_PER_SESSION: u16 = 1024;
+/// The most open flows per session that may be asked for: 10,000 idle ones are tested, and all
+/// sessions have 20,000.
+pub const MOST_FLOWS_PER_SESSION: u16 = 16_384;
 /// The default port of the probes.
 pub const ADMIN_PORT: u16 = 7081;
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
+use super::abrupt::AbruptStatus;
 use super::shared::Shared;
 
 /// One data connection.
@@ -56,6 +58,9 @@ pub struct FlowsStatus {
     pub received: u64,
     /// Why flows were not opened, and how often.
     pub failures: BTreeMap<String, u64>,
+    /// Destinations that reset connections before they had said anything.
+    #[serde(default)]
+    pub abrupt: Vec<AbruptStatus>,
 }
 
 impl FlowsStatus {
@@ -89,6 +94,7 @@ impl FlowsStatus {
                 .into_iter()
                 .map(|(reason, count)| (reason.to_owned(), count))
                 .collect(),
+            abrupt: shared.abrupt.status(Instant::now()),
         }
     }
 }

@@ -40,6 +40,9 @@ pub const PARTLY: &str = "partly";
 /// The verdict on an address in a network of the cluster that this session does not route.
 pub const LEFT_OUT: &str = "left-out";
 
+/// The verdict on a connection that is made and ended before anything is said.
+pub const RESET_AT_ONCE: &str = "reset-at-once";
+
 /// Addresses of one name that are tried: a headless Service may have thousands.
 const MOST_TRIED: usize = 8;
 
@@ -53,7 +56,7 @@ pub struct PathReport {
     /// `reachable`, `outside` (this machine connects by itself), `unanswered` (datagrams: neither
     /// refused nor answered), `partly` (some of its addresses are reachable), or the first thing in
     /// the way: `no-such-name`, `not-resolved`, `no-route`, `left-out`, `denied`,
-    /// `no-ready-endpoints`, `refused`, `timeout`, `host-unreachable`, `network-unreachable`,
+    /// `no-ready-endpoints`, `refused`, `timeout`, `host-unreachable`, `network-unreachable`, `reset-at-once`,
     /// `limit`, `session`, `gone`, `internal`, `manager-unreachable` or `not-told`.
     pub verdict: String,
     /// What helps, where something is in the way.

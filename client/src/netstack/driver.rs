@@ -6,11 +6,12 @@
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use kubebridge_dns::server::{Answering, Handler};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Settings;
@@ -29,6 +30,9 @@ use crate::reachable::Reachable;
 
 /// How many packets are taken before flows are polled: one round's worth of work stays short.
 const BATCH: usize = 64;
+
+/// How long the device may take to take the last packets: less than the end may take in all.
+const LAST: Duration = Duration::from_millis(500);
 
 /// The longest packet there is.
 const LONGEST: usize = 65_535;
@@ -198,6 +202,21 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         .await;
     }
 
+    /// Polls flows and writes until all was said, as much at a time as there is room for.
+    async fn write_all(&mut self) {
+        loop {
+            self.poll_flows();
+            let Self {
+                io, outbox, drops, ..
+            } = self;
+            let Some(io) = io else { return };
+            poll_fn(|cx| poll_write(io, outbox, drops, cx)).await;
+            if self.blocked.is_empty() {
+                return;
+            }
+        }
+    }
+
     fn take_arrived(&mut self, first: Arrived) {
         self.arrived(first);
         for _ in 1..BATCH {
@@ -214,8 +233,8 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         for flow in self.table.drain() {
             flow.abort();
         }
-        self.poll_flows();
-        self.flush().await;
+        // A device that takes nothing any longer is not waited for.
+        let _ = timeout(LAST, self.write_all()).await;
         if let Some(io) = self.io {
             // Where nobody waits for it, it is closed.
             let _ = self.returned.send(io);

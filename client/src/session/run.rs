@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use kubebridge_platform::resources;
 use kubebridge_platform::sys::SessionId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
@@ -55,6 +56,7 @@ async fn run_to_end<O: Os>(
     config: Config,
     surroundings: Surroundings,
 ) -> Result<(), Failure> {
+    take_resources();
     let Surroundings {
         reporter,
         stop_sender,
@@ -99,6 +101,15 @@ async fn run_to_end<O: Os>(
         Err(panic) => runner.undo_after_panic(words(&*panic)).await,
     };
     runner.finish(ending).await
+}
+
+/// Prepares the process for thousands of flows.
+fn take_resources() {
+    resources::give_large_memory_back();
+    match resources::take_open_files() {
+        Ok(open_files) => tracing::debug!(?open_files, "open files"),
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
 }
 
 struct Runner<'os, O: Os> {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use self::reports::{
-    credentials_report, namespaces, phase_words, repairs, routing, service, tokens_report,
+    credentials_report, namespaces, phase_words, repairs, routing, service, tasks, tokens_report,
     trouble_words, tunnel_report,
 };
 use super::{
@@ -295,6 +295,7 @@ impl Board {
             state: state.to_owned(),
             doing: doing.map(str::to_owned),
             uptime_seconds: now.saturating_duration_since(self.start).as_secs(),
+            tasks: tasks(),
             manager: self.identity.manager.clone(),
             skew: manager_version.as_deref().and_then(skew::describe),
             manager_version,

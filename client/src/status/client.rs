@@ -55,9 +55,22 @@ pub struct Session {
 pub async fn all_sessions() -> Result<Vec<Session>, Failure> {
     let mut found = Vec::new();
     for Runtime { path, owner } in runtimes() {
-        found.extend(sessions_of(&path, owner).await?);
+        found.extend(sessions_of(&path, owner, |_| true).await?);
     }
     Ok(found)
+}
+
+/// Connects to the session with this id, if this user may speak to it.
+///
+/// # Errors
+///
+/// The sockets may not be used by this user.
+pub async fn session(id: &str) -> Result<Option<Session>, Failure> {
+    let mut found = Vec::new();
+    for Runtime { path, owner } in runtimes() {
+        found.extend(sessions_of(&path, owner, |one| one == id).await?);
+    }
+    Ok(found.pop())
 }
 
 /// Connects to every session of this user in a folder.
@@ -68,13 +81,18 @@ pub async fn all_sessions() -> Result<Vec<Session>, Failure> {
 ///
 /// The sockets may not be used by this user.
 pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
-    sessions_of(runtime, geteuid()).await
+    sessions_of(runtime, geteuid(), |_| true).await
 }
 
 /// The sessions of `owner`: whoever else listens there, by a symbolic link say, is told nothing.
-async fn sessions_of(runtime: &Path, owner: Uid) -> Result<Vec<Session>, Failure> {
+async fn sessions_of(
+    runtime: &Path,
+    owner: Uid,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Session>, Failure> {
     let mut found = Vec::new();
-    for (id, socket) in sockets(runtime)? {
+    let sockets = sockets(runtime)?.into_iter();
+    for (id, socket) in sockets.filter(|(id, _)| wanted(id)) {
         match UnixStream::connect(&socket).await {
             Ok(stream) if !is_of(&stream, owner) => {
                 tracing::warn!(socket = %socket.display(), "not a session of the folder's user");

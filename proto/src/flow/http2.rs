@@ -12,8 +12,8 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// The longest HTTP/2 frame: holds the longest datagram with its header.
 const FRAME: u32 = 64 * 1024;
-/// The most flows of one connection: above what a session may have (8,192 by setting).
-const STREAMS: u32 = 10_000;
+/// The most flows of one connection: above what a session may have (16,384 by setting).
+const STREAMS: u32 = 20_000;
 /// What HTTP/2 says it takes of one flow's datagrams: at least the longest, and no backlog.
 const SEND_BUFFER: usize = 128 * 1024;
 /// Headers of a flow take a few hundred octets.

@@ -19,14 +19,14 @@ use kubebridge_tests::{
 use super::workloads::{PYTHON, Workloads, use_all};
 use super::{PEER, peer, says};
 
-const START: Duration = Duration::from_secs(60);
+pub(super) const START: Duration = Duration::from_secs(60);
 
 /// Services of the peer's Pod where nobody answers, in different ways.
-const CLOSED: &str = "10.96.3.2:80";
+pub(super) const CLOSED: &str = "10.96.3.2:80";
 const SILENT: &str = "10.96.3.3:80";
 /// Of a Pod that is not there.
 const GONE: &str = "10.96.3.4:80";
-const OPEN: &str = "10.96.3.1:80";
+pub(super) const OPEN: &str = "10.96.3.1:80";
 const POD: &str = "10.244.1.21";
 
 /// More than the manager's account has by itself.
@@ -48,7 +48,7 @@ subjects:
 /// The cluster with its Pods, and a session that may go to them.
 pub(super) struct World {
     pub(super) lab: Lab,
-    manager: Manager,
+    pub(super) manager: Manager,
     pub(super) network: PodNetwork,
     pod: Machine,
     daemons: Vec<kubebridge_tests::daemon::Daemon>,
@@ -57,6 +57,14 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn start(lab: Lab) -> Result<Self> {
+        Self::start_with(lab, Manager::start)
+    }
+
+    /// As [`start`](Self::start), with a manager that is started by `manager`.
+    pub(super) fn start_with(
+        lab: Lab,
+        manager: impl FnOnce(&Lab) -> Result<Manager>,
+    ) -> Result<Self> {
         let network = PodNetwork::start(&lab)?;
         let pod = network.pod(&lab, "peer", POD)?;
         let program = program("peer")?.display().to_string();
@@ -84,7 +92,7 @@ nft add rule inet lab in tcp dport 9002 drop",
         }
         // Addresses of Pods are known to those who may see what is behind a Service.
         lab.api.apply(&lab.node, SEES_ENDPOINTS)?;
-        let manager = Manager::start(&lab)?;
+        let manager = manager(&lab)?;
         let before = Snapshot::take(lab.laptop.on())?;
         Ok(Self {
             lab,

@@ -12,7 +12,9 @@ use kubebridge_dns::upstream::UpstreamSpec;
 use kubebridge_proto::names::check_label;
 
 use super::duration;
-use crate::config::{AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat};
+use crate::config::{
+    AnswerOrder, AnswerServices, Auth, BareSingleLabel, Fanout, LogFormat, MOST_FLOWS_PER_SESSION,
+};
 use crate::egress::rules::Rule;
 use crate::host_network::Addresses;
 use crate::upstreams::ask::Output;
@@ -267,7 +269,7 @@ pub(super) struct Serve {
 
     /// The most open flows of one session.
     #[arg(long, env = "KUBEBRIDGE_FLOWS_PER_SESSION", value_name = "N")]
-    #[arg(default_value = "1024", value_parser = clap::value_parser!(u16).range(1..=8192))]
+    #[arg(default_value = "1024", value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_FLOWS_PER_SESSION)))]
     pub(super) flows_per_session: u16,
 
     /// How log lines look; they go to stderr.

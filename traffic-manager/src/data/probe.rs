@@ -5,9 +5,10 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use kubebridge_proto::flow::{Datagrams, Failure, Protocol};
+use kubebridge_proto::flow::{Datagrams, Failure, Protocol, Socket};
 use kubebridge_proto::probe::{Dial, Endpoints, Heard, MOST_ADDRESSES, Probed, Service, Verdict};
 use kubebridge_proto::routes::NamespaceState;
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout};
 
 use super::flow::End;
@@ -21,6 +22,9 @@ use crate::sessions::Session;
 /// How long an answer to a datagram is waited for: a refusal comes from as far as a node of the
 /// cluster, and silence is what most servers say.
 const ANSWER: Duration = Duration::from_millis(500);
+
+/// How long a connection is watched: a reset comes as soon as the far end has taken it.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// The session dials too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +69,17 @@ impl Data {
 
     async fn dial_and_close(&self, to: Dialled) -> Dial {
         let start = Instant::now();
-        let dialled = match flow::dial(self, to).await {
-            Ok(End::Udp(packets)) => knock(packets).await.map(Some),
-            Ok(End::Tcp(_) | End::Ping(_)) => Ok(None),
-            Err(failure) => Err(failure),
+        let end = flow::dial(self, to).await;
+        let connected = start.elapsed();
+        let (dialled, took) = match end {
+            Ok(End::Udp(packets)) => {
+                let heard = knock(packets).await.map(Some);
+                (heard, start.elapsed())
+            }
+            Ok(End::Tcp(socket)) => (Ok(Some(listen(socket, MOMENT).await)), connected),
+            Ok(End::Ping(_)) => (Ok(None), connected),
+            Err(failure) => (Err(failure), connected),
         };
-        let took = start.elapsed();
         match dialled {
             Ok(heard) => Dial {
                 failure: None,
@@ -132,5 +141,61 @@ async fn knock(mut packets: Packets) -> Result<Heard, Failure> {
         Ok(Ok(_)) => Ok(Heard::Answered),
         Ok(Err(error)) => Err(dial::failure(&error)),
         Err(_) => Ok(Heard::Nothing),
+    }
+}
+
+/// Says nothing on a connection, and waits a little for what the far end does: one that has no
+/// liking for its client may reset it at once.
+async fn listen(mut socket: Socket, moment: Duration) -> Heard {
+    let mut octet = [0];
+    match timeout(moment, socket.read(&mut octet)).await {
+        Ok(Ok(0)) => Heard::Closed,
+        Ok(Ok(_)) => Heard::Answered,
+        Ok(Err(_)) => Heard::Reset,
+        Err(_) => Heard::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Longer than any machine needs.
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn lifecycle_21_what_a_connection_does_without_a_word_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        for (expected, moment) in [
+            (Heard::Reset, LONG),
+            (Heard::Closed, LONG),
+            (Heard::Answered, LONG),
+            (Heard::Nothing, Duration::ZERO),
+        ] {
+            let stream = TcpStream::connect(to).await.unwrap();
+            let (mut far, _) = listener.accept().await.unwrap();
+            let kept = match expected {
+                Heard::Reset => {
+                    far.set_zero_linger().unwrap();
+                    drop(far);
+                    None
+                }
+                Heard::Closed => {
+                    drop(far);
+                    None
+                }
+                Heard::Answered => {
+                    far.write_all(b"220 hello").await.unwrap();
+                    Some(far)
+                }
+                Heard::Nothing => Some(far),
+            };
+            assert_eq!(listen(Socket::new(stream), moment).await, expected);
+            drop(kept);
+        }
     }
 }

@@ -88,6 +88,7 @@ impl Collector for Readings {
                 "Memory of flows beyond their least windows",
                 self.memory.used() as u64,
             ),
+            ("tasks", "Asynchronous tasks that have not ended", tasks()),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
@@ -95,6 +96,12 @@ impl Collector for Readings {
         }
         self.namespaces(&mut encoder)
     }
+}
+
+/// Counts the tasks of the runtime that asks; outside of one there are none.
+fn tasks() -> u64 {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.map_or(0, |runtime| runtime.metrics().num_alive_tasks() as u64)
 }
 
 impl Readings {

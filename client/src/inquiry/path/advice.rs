@@ -2,7 +2,7 @@
 
 use kubebridge_proto::probe::Service;
 
-use super::{LEFT_OUT, UNANSWERED};
+use super::{LEFT_OUT, RESET_AT_ONCE, UNANSWERED};
 use crate::proxy::Host;
 
 /// What helps against a denial.
@@ -36,6 +36,9 @@ pub(super) fn failed(verdict: &str, service: Option<&Service>) -> String {
         ),
         "host-unreachable" | "network-unreachable" => {
             "the manager's pod has no way there: see the cluster's network".to_owned()
+        }
+        RESET_AT_ONCE => {
+            "a service mesh with strict mTLS, or the program itself: kubebridge doctor HOST:PORT tells more".to_owned()
         }
         "limit" => "too many connections of this session: close some, or try again".to_owned(),
         "session" | "gone" => "the session is being renewed: try again".to_owned(),

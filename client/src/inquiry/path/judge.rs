@@ -9,7 +9,8 @@ use kubebridge_proto::probe::{Dial, Endpoints, Heard, Probed, Service, Verdict};
 
 use super::advice::{denied, failed};
 use super::{
-    AddressReport, LEFT_OUT, OK, OUTSIDE, PARTLY, PathStep, REACHABLE, UNANSWERED, UNKNOWN, is_well,
+    AddressReport, LEFT_OUT, OK, OUTSIDE, PARTLY, PathStep, REACHABLE, RESET_AT_ONCE, UNANSWERED,
+    UNKNOWN, is_well,
 };
 use crate::status::RoutingReport;
 use crate::status::routing::HostRouteReport;
@@ -128,7 +129,17 @@ fn dial_words(
         return (verdict, format!("{to}: {failure}"));
     }
     match (protocol, dial.heard) {
-        (Protocol::Tcp | Protocol::Icmp, _) => (OK, to.to_string()),
+        (Protocol::Tcp, Some(Heard::Reset)) => {
+            (RESET_AT_ONCE, format!("{to}: connected, and reset at once"))
+        }
+        (Protocol::Tcp, Some(Heard::Closed)) => (
+            RESET_AT_ONCE,
+            format!("{to}: connected, and closed at once"),
+        ),
+        (Protocol::Tcp, Some(Heard::Answered)) => (OK, format!("{to}, which speaks first")),
+        (Protocol::Tcp, Some(Heard::Nothing) | None) | (Protocol::Icmp, _) => (OK, to.to_string()),
+        // No connection, nothing to close.
+        (Protocol::Udp, Some(Heard::Closed | Heard::Reset)) => (OK, format!("{to} answered")),
         (Protocol::Udp, Some(Heard::Answered)) => (OK, format!("{to} answered")),
         (Protocol::Udp, Some(Heard::Nothing)) if none_ready => {
             (NO_READY, format!("{to}: no answer to an empty datagram"))

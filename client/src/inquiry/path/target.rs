@@ -1,23 +1,26 @@
-//! What a way may lead to: a host, a port, and TCP or UDP.
+//! What a way may lead to: a host and a port by TCP or UDP, or a host by ping.
 
 use std::fmt;
 use std::str::FromStr;
 
 use kubebridge_proto::flow::Protocol;
 
-use crate::proxy::Target;
+use crate::proxy::{Host, Target};
 
 /// The end of a target for datagrams.
 const UDP: &str = "/udp";
 /// The end of one for connections, which every other is too.
 const TCP: &str = "/tcp";
 
+/// The end of one for ping, which has no port.
+const ICMP: &str = "/icmp";
+
 /// Where a way leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathTarget {
-    /// The host and the port.
+    /// The host and the port; of a ping the port is 0.
     pub target: Target,
-    /// [`Protocol::Tcp`] or [`Protocol::Udp`].
+    /// How.
     pub protocol: Protocol,
 }
 
@@ -41,19 +44,29 @@ impl From<Target> for PathTarget {
     }
 }
 
-/// Reads `HOST:PORT`, with `/udp` or `/tcp` behind it.
+/// Reads `HOST:PORT`, with `/udp` or `/tcp` behind it, or `HOST/icmp`.
 impl FromStr for PathTarget {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "expected HOST:PORT or HOST:PORT/udp";
+        if let Some(host) = text.strip_suffix(ICMP) {
+            let is_plain = !host.contains([':', '/']);
+            let is_host = |host: &Host| is_plain || matches!(host, Host::Address(_));
+            let host = Host::parse(host).filter(is_host);
+            let host = host.ok_or("expected HOST/icmp")?;
+            let target = Target { host, port: 0 };
+            return Ok(Self {
+                target,
+                protocol: Protocol::Icmp,
+            });
+        }
         let (target, protocol) = match (text.strip_suffix(UDP), text.strip_suffix(TCP)) {
             (Some(target), _) => (target, Protocol::Udp),
             (None, Some(target)) => (target, Protocol::Tcp),
             (None, None) => (text, Protocol::Tcp),
         };
-        let target = target
-            .parse()
-            .map_err(|_| "expected HOST:PORT or HOST:PORT/udp")?;
+        let target = target.parse().map_err(|_| expected)?;
         Ok(Self { target, protocol })
     }
 }
@@ -62,7 +75,8 @@ impl fmt::Display for PathTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = match self.protocol {
             Protocol::Udp => UDP,
-            Protocol::Tcp | Protocol::Icmp => "",
+            Protocol::Tcp => "",
+            Protocol::Icmp => return write!(formatter, "{}{ICMP}", self.target.host),
         };
         write!(formatter, "{}{end}", self.target)
     }
@@ -81,6 +95,9 @@ mod tests {
             ("dns:53/udp/udp", None),
             ("dns:53/sctp", None),
             ("dns/udp", None),
+            ("dns.default/icmp", Some("dns.default/icmp")),
+            ("[fd00::1]/icmp", Some("[fd00::1]/icmp")),
+            ("dns:53/icmp", None),
         ] {
             let target: Result<PathTarget, _> = text.parse();
             let target = target.ok().map(|target| target.to_string());

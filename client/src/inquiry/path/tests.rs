@@ -269,6 +269,23 @@ fn datagrams_are_reachable_only_when_they_were_answered() {
 }
 
 #[test]
+fn lifecycle_21_a_connection_that_is_ended_at_once_is_no_way_there() {
+    for (heard, wanted) in [
+        (None, REACHABLE),
+        (Some(Heard::Nothing), REACHABLE),
+        (Some(Heard::Answered), REACHABLE),
+        (Some(Heard::Closed), RESET_AT_ONCE),
+        (Some(Heard::Reset), RESET_AT_ONCE),
+    ] {
+        let mut probed = probed(None, 2);
+        probed.dial.as_mut().unwrap().heard = heard;
+        let (steps, help) = told(Protocol::Tcp, to(), &probed, millis(5));
+        assert_eq!(verdict(&steps), wanted, "{heard:?}");
+        assert_eq!(help.is_some(), wanted != REACHABLE);
+    }
+}
+
+#[test]
 fn a_destination_is_what_its_addresses_are_and_partly_where_they_differ() {
     let of = |address: &str, verdict: &str| AddressReport {
         address: address.parse().unwrap(),

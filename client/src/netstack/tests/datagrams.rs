@@ -132,6 +132,48 @@ async fn f6_a_flow_whose_far_end_is_refused_later_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f6_a_flow_ends_when_the_laptop_says_that_its_program_is_gone() {
+    for (laptop, service) in [
+        (LAPTOP, "10.96.0.1:9000"),
+        ("[fd6f::1]:40000", "[fd00:96::1]:9000"),
+    ] {
+        let mut world = World::new();
+        let (laptop, service) = (at(laptop), at(service));
+        world.device.send(datagram(laptop, service, b"one")).await;
+        let (mut out, into) = ends(&world).await;
+        assert_eq!(out.recv().await.unwrap(), "one");
+        into.send(Bytes::from(vec![7; 4000])).unwrap();
+        let first = world.device.receive().await;
+        // What a kernel says of a datagram that came in pieces quotes all of it.
+        let answer = datagram(service, laptop, &[7; 4000]);
+        let answer = Packet::parse(&answer).unwrap();
+        let gone = replies::unreachable(&answer, replies::Unreachable::Port).unwrap();
+        assert!(first.len() <= MTU);
+
+        // A host says it of itself alone, and of its own datagrams alone.
+        let other = SocketAddr::new(service.ip(), 9001);
+        let elsewhere = datagram(other, laptop, b"answer");
+        let elsewhere = Packet::parse(&elsewhere).unwrap();
+        let why = replies::Unreachable::Port;
+        let unknown = replies::unreachable(&elsewhere, why).unwrap();
+        world.device.send(unknown).await;
+        let host = replies::unreachable(&answer, replies::Unreachable::Host).unwrap();
+        world.device.send(host).await;
+        world.device.silence(Duration::from_secs(1)).await;
+        assert!(out.recv().now_or_never().is_none());
+
+        world.device.send(gone).await;
+
+        assert_eq!(out.recv().await, None);
+        assert_eq!(world.netstack.counts().status().flows, 0);
+        assert_eq!(world.dropped("no-flow"), 1);
+        world.device.send(datagram(laptop, service, b"two")).await;
+        let (mut out, _into) = ends(&world).await;
+        assert_eq!(out.recv().await.unwrap(), "two");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn f6_the_resolver_is_asked_in_process_and_other_ports_are_closed() {
     let mut world = World::new();
     let resolver = at("198.19.248.2:53");

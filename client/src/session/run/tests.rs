@@ -61,6 +61,7 @@ impl World {
             hosts: HostsForm::Namespaced,
             probe: None,
             tun_cidr: None,
+            data_connections: 4,
             proxy_listen: ANY_PORT,
             routes: RouteChoice::default(),
             token_files: TokenFiles::default(),

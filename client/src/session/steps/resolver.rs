@@ -22,9 +22,9 @@ use crate::zones::Zones;
 
 /// The link's MTU: nothing on the way limits it, and big packets are cheap (design §6).
 const MTU: u16 = 16_000;
-/// How many flows the laptop may have at once: the most that a manager may give to one session.
-/// What it does give is kept to by `flows`.
-const FLOWS: usize = 8192;
+/// How many flows the laptop may have at once: more than any manager allows one session (16,384), so
+/// that what it allows decides, which `flows` keeps to. This bounds what never reaches it.
+const FLOWS: usize = 20_000;
 /// How long one probe may take: the resolver gives up on the cluster after 2 s.
 const PROBE_TIME: Duration = Duration::from_secs(5);
 

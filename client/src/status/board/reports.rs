@@ -30,6 +30,12 @@ pub(super) fn phase_words(phase: &Phase) -> (&'static str, Option<&'static str>)
     }
 }
 
+/// Counts the tasks of the runtime that asks; outside of one there are none.
+pub(super) fn tasks() -> usize {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.map_or(0, |runtime| runtime.metrics().num_alive_tasks())
+}
+
 pub(super) fn repairs(repairs: &Repairs, now: Instant) -> RepairsReport {
     let last = repairs.last.iter().map(|repair| RepairReport {
         what: repair.what.clone(),

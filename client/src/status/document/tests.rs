@@ -1,7 +1,7 @@
 //! The golden files: what programs may rely on.
 
 use super::*;
-use crate::flows::{ConnectionStatus, FlowsStatus};
+use crate::flows::{AbruptStatus, ConnectionStatus, FlowsStatus};
 use crate::netstack::PacketsStatus;
 use crate::status::CredentialsReport;
 use crate::status::routing::{
@@ -95,6 +95,7 @@ fn session() -> StatusReport {
         state: "degraded".to_owned(),
         doing: None,
         uptime_seconds: 3600,
+        tasks: 41,
         manager: "127.0.0.1:7080".to_owned(),
         manager_version: Some("0.2.0".to_owned()),
         client_version: "0.1.0".to_owned(),
@@ -200,6 +201,11 @@ fn flows() -> FlowsStatus {
         sent: 900,
         received: 1_900,
         failures: [("refused".to_owned(), 6)].into(),
+        abrupt: vec![AbruptStatus {
+            destination: "10.96.3.1:80".parse().unwrap(),
+            count: 2,
+            ago_millis: 1_500,
+        }],
         ..FlowsStatus::default()
     }
 }

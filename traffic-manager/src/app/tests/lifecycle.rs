@@ -137,6 +137,7 @@ kubebridge_route_frames_total counter
 kubebridge_route_streams gauge
 kubebridge_routes gauge
 kubebridge_sessions gauge
+kubebridge_tasks gauge
 kubebridge_upstream_failures gauge
 kubebridge_upstream_info gauge
 kubebridge_upstream_last_reply_seconds gauge
