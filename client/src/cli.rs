@@ -15,9 +15,12 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config;
+use crate::doctor::MOST_TARGETS;
+use crate::doctor::wanted::wanted;
 use crate::failure::{Exit, Failure};
+use crate::flows::MOST_CONNECTIONS;
 use crate::forward::{MOST, Wanted};
-use crate::proxy::Target;
+use crate::inquiry::path::PathTarget;
 
 pub(crate) use explain::is_later_flag;
 pub use install::{InstallArgs, InstallationArgs, ManifestArgs, UninstallArgs};
@@ -105,6 +108,8 @@ pub enum Command {
     Disconnect(DisconnectArgs),
     /// Put back what sessions that died left on this machine
     Recover,
+    /// Have this machine put back what dead sessions left when it starts (systemd)
+    InstallRecovery(InstallRecoveryArgs),
     /// Show the session
     Status,
     /// Show the services the session knows
@@ -117,6 +122,8 @@ pub enum Command {
     Dns(DnsCommand),
     /// Follow the way to a destination: name, route, permission, dial, endpoints
     Trace(TraceArgs),
+    /// Look for what is wrong on this machine, in its sessions and on the way to destinations
+    Doctor(DoctorArgs),
     /// Print the variables that send programs to the proxy of a session with `--mode proxy`
     Env,
     /// Have ports of this machine lead to services while the command runs
@@ -204,9 +211,44 @@ pub enum DnsCommand {
 /// Options of `trace`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct TraceArgs {
-    /// Where the way leads
-    #[arg(value_name = "HOST:PORT")]
-    pub target: Target,
+    /// Where the way leads; with /udp, for datagrams
+    #[arg(value_name = "HOST:PORT[/udp]")]
+    pub target: PathTarget,
+    /// For datagrams, as /udp
+    #[arg(long, env = "KUBEBRIDGE_UDP", value_parser = FalseyValueParser::new())]
+    pub udp: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct DoctorArgs {
+    /// Where a way leads that is followed: HOST alone is pinged
+    #[arg(value_name = "HOST[:PORT[/udp]]", value_parser = wanted, num_args = ..=MOST_TARGETS)]
+    pub targets: Vec<PathTarget>,
+    /// Name outside the cluster that is asked for by every way (repeatable)
+    #[arg(
+        long = "probe",
+        value_name = "NAME",
+        env = "KUBEBRIDGE_PROBE",
+        value_delimiter = ','
+    )]
+    pub probes: Vec<kubebridge_dns::name::Name>,
+    /// Network whose routes are looked at where no session knows the cluster's (repeatable)
+    #[arg(
+        long = "include-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_INCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network that is left alone (repeatable)
+    #[arg(
+        long = "exclude-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_EXCLUDE_CIDR",
+        value_delimiter = ','
+    )]
+    pub exclude: Vec<kubebridge_platform::net::IpNet>,
 }
 
 /// Options of `forward`.
@@ -243,6 +285,9 @@ pub struct ConnectArgs {
     /// How programs get into the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_MODE")]
     pub mode: Mode,
+    /// Where the proxy of `--mode proxy` listens, on loopback; any free port by default
+    #[arg(long, value_name = "ADDR:PORT", env = "KUBEBRIDGE_PROXY_LISTEN")]
+    pub proxy_listen: Option<SocketAddr>,
     /// How the system's DNS is pointed at the cluster
     #[arg(long, value_enum, default_value_t, env = "KUBEBRIDGE_DNS")]
     pub dns: DnsChoice,
@@ -263,6 +308,15 @@ pub struct ConnectArgs {
     /// IPv4 network to take the link's /30 from
     #[arg(long, value_name = "CIDR", env = "KUBEBRIDGE_TUN_CIDR")]
     pub tun_cidr: Option<kubebridge_platform::net::Ipv4Net>,
+    /// Most connections to the manager that programs' connections are spread over
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MOST_CONNECTIONS,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_CONNECTIONS)),
+        env = "KUBEBRIDGE_DATA_CONNECTIONS"
+    )]
+    pub data_connections: u8,
     /// Network to reach beside those of the cluster (repeatable)
     #[arg(
         long = "include-cidr",
@@ -271,6 +325,14 @@ pub struct ConnectArgs {
         value_delimiter = ','
     )]
     pub include: Vec<kubebridge_platform::net::IpNet>,
+    /// Network to reach though a wider route of this machine, a VPN's say, has it (repeatable)
+    #[arg(
+        long = "take-cidr",
+        value_name = "CIDR",
+        env = "KUBEBRIDGE_TAKE_CIDR",
+        value_delimiter = ','
+    )]
+    pub take: Vec<kubebridge_platform::net::IpNet>,
     /// Network to leave alone, whatever the cluster has (repeatable)
     #[arg(
         long = "exclude-cidr",
@@ -310,6 +372,17 @@ pub struct DisconnectArgs {
     /// End all sessions
     #[arg(long, env = "KUBEBRIDGE_ALL", value_parser = FalseyValueParser::new(), conflicts_with = "session")]
     pub all: bool,
+}
+
+/// Options of `install-recovery`.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstallRecoveryArgs {
+    /// Show what would be written, and write nothing
+    #[arg(long, env = "KUBEBRIDGE_DRY_RUN", value_parser = FalseyValueParser::new(), conflicts_with = "remove")]
+    pub dry_run: bool,
+    /// Remove what was installed
+    #[arg(long, env = "KUBEBRIDGE_REMOVE", value_parser = FalseyValueParser::new())]
+    pub remove: bool,
 }
 
 /// Options of `certs`.

@@ -12,6 +12,7 @@ mod exec;
 mod expiry;
 mod forward;
 mod kubeconfig;
+pub mod meshes;
 mod pods;
 mod problem;
 mod proxy;

@@ -3,8 +3,10 @@
 //! `connect` and `demo` have modules of their own; here are the short ones, and `dns …` in its file.
 
 mod dns;
+mod doctor;
 mod env;
 mod forward;
+mod install_recovery;
 mod namespace;
 mod trace;
 mod which;
@@ -49,6 +51,7 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         }
         Command::Disconnect(arguments) => disconnect(arguments, &cli.global).await,
         Command::Recover => recover(&cli.global).await,
+        Command::InstallRecovery(arguments) => install_recovery::run(arguments, &cli.global),
         Command::Status => status(&cli.global).await,
         Command::Routes => routes(&cli.global).await,
         Command::Hosts(HostsCommand::List) => hosts(&cli.global).await,
@@ -58,6 +61,7 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
         Command::Trace(arguments) => return trace::run(arguments, &cli.global).await,
+        Command::Doctor(arguments) => return doctor::run(arguments, &cli.global).await,
         Command::Env => env::run(&cli.global).await,
         Command::Forward(arguments) => forward::run(arguments, &cli.global).await,
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubebridge_dns::name::Name;
-use kubebridge_platform::intent::{DnsIntent, Intent};
-use kubebridge_platform::net::{IpNet, Ipv4Net};
+use kubebridge_platform::intent::{DnsIntent, Intent, IntentError};
+use kubebridge_platform::net::Ipv4Net;
 use kubebridge_platform::routes::ssh_peer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -39,6 +39,9 @@ use program::{Program, Signals};
 /// Requests to end a session that wait to be read: one of each kind, and some impatience.
 pub(crate) const STOPS: usize = 8;
 
+/// Where the proxy listens unless it is told: a port that nobody can have taken.
+pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// What a session needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -58,6 +61,10 @@ pub struct Config {
     pub probe: Option<Name>,
     /// Where to take the link's network from.
     pub tun_cidr: Option<Ipv4Net>,
+    /// The most connections that flows are spread over.
+    pub data_connections: u8,
+    /// Where the proxy listens, on loopback.
+    pub proxy_listen: SocketAddr,
     /// What the user says about IP routes.
     pub routes: RouteChoice,
     /// Files with tokens, by namespace.
@@ -82,8 +89,11 @@ impl Config {
             probe,
             domains,
             tun_cidr,
+            data_connections,
             include,
+            take,
             exclude,
+            proxy_listen,
             tokens,
             tls_cert,
             tls_key,
@@ -113,7 +123,9 @@ impl Config {
             }
         }
         check_domains(domains)?;
-        check_include(include)?;
+        check_networks("--include-cidr", |wish| wish.with_routes(include.clone()))?;
+        check_networks("--take-cidr", |wish| wish.with_given(take.clone()))?;
+        let proxy_listen = proxy_listen.map(|at| check_listen(at, *mode)).transpose()?;
         Ok(Self {
             target,
             namespaces: names,
@@ -123,8 +135,11 @@ impl Config {
             hosts: *hosts,
             probe: probe.clone(),
             tun_cidr: *tun_cidr,
+            data_connections: *data_connections,
+            proxy_listen: proxy_listen.unwrap_or(ANY_PORT),
             routes: RouteChoice {
                 include: include.clone(),
+                take: take.clone(),
                 exclude: exclude.clone(),
                 peers: ssh_peers(),
             },
@@ -312,13 +327,32 @@ fn check_domains(domains: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Finds out before anything is done whether a network may be routed at all.
-fn check_include(networks: &[IpNet]) -> Result<(), Failure> {
-    let wish = Intent::default().with_routes(networks.to_vec());
-    match wish {
+/// Finds out before anything is done whether networks may be routed at all.
+fn check_networks(
+    flag: &str,
+    wish: impl FnOnce(Intent) -> Result<Intent, IntentError>,
+) -> Result<(), Failure> {
+    match wish(Intent::default()) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::usage(format!("--include-cidr: {error}"))),
+        Err(error) => Err(Failure::usage(format!("{flag}: {error}"))),
     }
+}
+
+/// Finds out before anything is done whether a proxy may listen there: whoever reaches it needs
+/// the password, but it goes over the wire in clear.
+fn check_listen(at: SocketAddr, mode: Mode) -> Result<SocketAddr, Failure> {
+    if mode != Mode::Proxy {
+        return Err(Failure::usage("--proxy-listen is for --mode proxy")
+            .with_hint("add --mode proxy, or leave it out"));
+    }
+    if !at.ip().is_loopback() {
+        let port = at.port();
+        return Err(Failure::usage(format!(
+            "--proxy-listen {at} is not a loopback address: the proxy is for this machine alone"
+        ))
+        .with_hint(format!("--proxy-listen 127.0.0.1:{port}")));
+    }
+    Ok(at)
 }
 
 /// Whoever is logged in by SSH shall not be cut off; sudo drops the variable, the helper reads the

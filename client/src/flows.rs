@@ -4,6 +4,7 @@
 //! tests have fakes of it. A flow is open when the manager has dialled its destination, so that
 //! what the program is told is true. Who may go where is the manager's business.
 
+mod abrupt;
 mod connection;
 mod counters;
 mod datagram;
@@ -32,8 +33,13 @@ use shared::Shared;
 
 pub use kubebridge_proto::flow::{Ended, FailureKind, How, Local};
 
+pub use abrupt::AbruptStatus;
 pub use datagram::{DatagramEnds, DatagramFlow};
 pub use status::{ConnectionStatus, FlowsStatus};
+
+/// The most data connections of a session: four carry what a lossy path takes, and more would be
+/// unfair to others on it.
+pub const MOST_CONNECTIONS: u8 = 4;
 
 /// How long ending may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -73,10 +79,15 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Starts the flows of a session that is kept by others.
+    /// Starts the flows of a session that is kept by others, over at most so many connections.
     #[must_use]
-    pub fn start(way: Arc<dyn Way>, session: watch::Receiver<SessionInfo>) -> Arc<Self> {
-        let shared = Arc::new(Shared::new(way, session));
+    pub fn start(
+        way: Arc<dyn Way>,
+        session: watch::Receiver<SessionInfo>,
+        connections: u8,
+    ) -> Arc<Self> {
+        let most = usize::from(connections.max(1));
+        let shared = Arc::new(Shared::new(way, session, most));
         let shutdown = CancellationToken::new();
         let (ended, keeping) = (shutdown.clone(), keep::keep(Arc::clone(&shared)));
         let task = async move {

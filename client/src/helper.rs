@@ -19,6 +19,9 @@ use kubebridge_platform::intent::Intent;
 use kubebridge_platform::{HelperHost, LocalHost, Recovered};
 use rustix::process::Uid;
 
+use crate::failure::Failure;
+
+pub(crate) use program::own as safe_program;
 pub use root::run;
 pub(crate) use runtime::prepare;
 pub use runtime::{Runtime, own_runtime, runtimes};
@@ -48,6 +51,21 @@ pub fn asked(arguments: &[OsString]) -> Option<Part> {
         [_, first, second] if first == ARGUMENT && second == ALONE => Some(Part::Serving),
         _ => None,
     }
+}
+
+/// Lists what would start a helper here, in the order to be tried; nothing is started.
+///
+/// # Errors
+///
+/// This program may not be run as root by them.
+pub(crate) fn launchers() -> Result<Vec<String>, Failure> {
+    program::own()?;
+    let search = std::env::var_os("PATH");
+    let found = launcher::Launcher::all(search.as_deref(), false);
+    Ok(found
+        .iter()
+        .map(|one| one.path().display().to_string())
+        .collect())
 }
 
 /// What changes the machine: this process, or its helper.

@@ -18,6 +18,7 @@ pub mod session;
 pub mod access;
 pub mod cluster;
 pub mod control;
+pub mod doctor;
 pub mod flows;
 pub mod forward;
 pub mod inquiry;

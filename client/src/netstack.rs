@@ -6,7 +6,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kubebridge_dns::server::{Answering, Handler, Limits};
@@ -18,9 +17,9 @@ use tracing::Instrument;
 use crate::flows::Opener;
 use crate::reachable::Reachable;
 use crate::task::Essential;
+pub use counts::{Counts, PacketsStatus};
 use datagrams::Datagrams;
 use driver::Driver;
-use drops::{Drops, Reason};
 use flow::Wakes;
 use fragments::Fragments;
 use gate::Gate;
@@ -28,6 +27,7 @@ pub use io::PacketIo;
 use outbox::Outbox;
 use table::Table;
 
+mod counts;
 mod cut;
 mod datagrams;
 mod dns;
@@ -70,17 +70,7 @@ pub struct Netstack<Io> {
     task: Essential,
     devices: mpsc::Sender<Io>,
     returned: oneshot::Receiver<Io>,
-    drops: Arc<Drops>,
-    open: Arc<AtomicUsize>,
-}
-
-/// What the terminator has to tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// How many flows there are, those being opened too.
-    pub flows: usize,
-    /// How many packets were dropped for each reason there was, by its word.
-    pub drops: Vec<(&'static str, u64)>,
+    counts: Counts,
 }
 
 impl<Io: PacketIo> Netstack<Io> {
@@ -96,8 +86,7 @@ impl<Io: PacketIo> Netstack<Io> {
         let (devices, replaced) = mpsc::channel(1);
         let (returned, returning) = oneshot::channel();
         let (arrivals, arriving) = mpsc::channel(ARRIVALS);
-        let drops = Arc::new(Drops::default());
-        let open = Arc::new(AtomicUsize::new(0));
+        let counts = Counts::default();
         let driver = Driver {
             settings,
             io: Some(io),
@@ -106,8 +95,8 @@ impl<Io: PacketIo> Netstack<Io> {
             opener,
             dns: Arc::new(Answering::new(dns, Limits::default())),
             reachable,
-            drops: Arc::clone(&drops),
-            open: Arc::clone(&open),
+            drops: Arc::clone(counts.drops()),
+            counts: counts.clone(),
             wakes: Arc::new(Wakes::new()),
             fragments: Fragments::default(),
             gate: Gate::default(),
@@ -127,8 +116,7 @@ impl<Io: PacketIo> Netstack<Io> {
             task: Essential::new("netstack", shutdown, task),
             devices,
             returned: returning,
-            drops,
-            open,
+            counts,
         }
     }
 
@@ -138,17 +126,10 @@ impl<Io: PacketIo> Netstack<Io> {
         let _ = self.devices.send(io).await;
     }
 
-    /// Says how it is.
+    /// What says how it is, for as long as somebody asks.
     #[must_use]
-    pub fn status(&self) -> Status {
-        let counted = Reason::ALL.map(|reason| (reason.word(), self.drops.of(reason)));
-        Status {
-            flows: self.open.load(Ordering::Relaxed),
-            drops: counted
-                .into_iter()
-                .filter(|(_, count)| *count > 0)
-                .collect(),
-        }
+    pub fn counts(&self) -> Counts {
+        self.counts.clone()
     }
 
     /// Waits until the terminator ends by itself, which it should not.
@@ -159,18 +140,12 @@ impl<Io: PacketIo> Netstack<Io> {
     /// Resets all flows, and gives back the device, whose closing removes the link.
     pub async fn stop(self) -> Option<Io> {
         self.task.stop(PATIENCE).await;
-        for (reason, packets) in counted(&self.drops) {
+        let dropped = self.counts.status().dropped.into_iter();
+        for (reason, packets) in dropped.filter(|(_, packets)| *packets > 0) {
             tracing::info!(reason, packets, "packets dropped");
         }
         self.returned.await.ok()
     }
-}
-
-/// The counters that have counted, by the words of their reasons.
-fn counted(drops: &Drops) -> Vec<(&'static str, u64)> {
-    let all = Reason::ALL.into_iter();
-    let all = all.map(|reason| (reason.word(), drops.of(reason)));
-    all.filter(|(_, packets)| *packets > 0).collect()
 }
 
 #[cfg(test)]

@@ -53,7 +53,10 @@ impl SessionPlaces {
         if has(&self.choice.exclude) {
             return false;
         }
-        has(&self.choice.include) || self.is_of_network(address) || self.is_of_service(address)
+        has(&self.choice.include)
+            || has(&self.choice.take)
+            || self.is_of_network(address)
+            || self.is_of_service(address)
     }
 
     fn is_of_network(&self, address: IpAddr) -> bool {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use kubebridge_dns::message::{self, QueryOptions};
 use kubebridge_dns::name::{Name, RecordType, ResponseCode};
 use kubebridge_dns::upstream::{Do53, OutgoingQuery, PortPolicy, Upstream};
-use tokio::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
 /// What an answer means to a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,5 +90,36 @@ pub async fn ask(
     let reply = upstream
         .exchange(&question, Instant::now() + patience)
         .await?;
+    Finding::read(&reply)
+}
+
+/// Asks a resolver one question over TCP.
+///
+/// # Errors
+///
+/// There was no reply, or none that can be read.
+pub async fn ask_by_tcp(
+    resolver: SocketAddr,
+    name: &Name,
+    rtype: RecordType,
+    patience: Duration,
+) -> anyhow::Result<Finding> {
+    let question = query(name, rtype);
+    let asking = async {
+        let mut stream = TcpStream::connect(resolver).await?;
+        let length = u16::try_from(question.len())?;
+        let framed = [&length.to_be_bytes()[..], &question].concat();
+        stream.write_all(&framed).await?;
+        let length = stream.read_u16().await?;
+        let mut reply = vec![0; length.into()];
+        stream.read_exact(&mut reply).await?;
+        anyhow::Ok(reply)
+    };
+    let reply = timeout(patience, asking).await;
+    let reply = reply.map_err(|_| anyhow::anyhow!("no reply within {patience:?}"))??;
+    anyhow::ensure!(
+        reply.get(..2) == question.get(..2),
+        "the reply is to something else"
+    );
     Finding::read(&reply)
 }

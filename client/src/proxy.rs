@@ -9,12 +9,13 @@
 mod dial;
 mod env;
 mod http;
+mod owner;
 mod password;
 mod request;
 mod socks;
 mod udp;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,18 +78,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts serving on a port of loopback; 0 is any free one.
+    /// Starts serving on an address of loopback; port 0 is any free one.
     ///
     /// # Errors
     ///
     /// The port is taken.
     pub async fn start(
-        port: u16,
+        at: SocketAddr,
         password: Password,
         opener: Arc<dyn Opener>,
         places: Arc<dyn Places>,
     ) -> std::io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let listener = TcpListener::bind(at).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             opener,

@@ -5,6 +5,7 @@
 
 pub mod board;
 pub mod client;
+pub mod dataplane;
 pub mod document;
 pub mod health;
 pub mod routing;
@@ -13,6 +14,7 @@ pub(crate) mod text;
 
 use serde::{Deserialize, Serialize};
 
+pub use dataplane::ProxyReport;
 pub use routing::RoutingReport;
 
 use crate::control::namespaces::Change;
@@ -21,12 +23,14 @@ use crate::flows::FlowsStatus;
 use crate::forward::ForwardReport;
 use crate::inquiry::path::PathReport;
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
+use crate::netstack::PacketsStatus;
 use crate::proxy::EnvReport;
 
 pub use document::{
     LeftoverReport, Leftovers, dns_flush_document, dns_query_document, dns_trace_document,
     dns_upstreams_document, env_document, forward_document, hosts_document, namespace_document,
-    recover_document, routes_document, status_document, trace_document, version_document,
+    recover_document, recovery_document, routes_document, status_document, trace_document,
+    version_document,
 };
 pub use text::{hosts_text, namespaces_text, routes_text, status_text};
 
@@ -69,7 +73,7 @@ pub enum Request {
     },
     /// To follow the way to a destination.
     Trace {
-        /// `HOST:PORT`.
+        /// `HOST:PORT`, with `/udp` for datagrams.
         target: String,
     },
     /// What sends programs to its proxy, with the password.
@@ -235,6 +239,12 @@ pub struct StatusReport {
     /// Connections into the cluster.
     #[serde(default)]
     pub flows: Option<FlowsStatus>,
+    /// The packets of the link; `None` where there is no link.
+    #[serde(default)]
+    pub packets: Option<PacketsStatus>,
+    /// The proxy; `None` where there is none.
+    #[serde(default)]
+    pub proxy: Option<ProxyReport>,
 }
 
 /// What another session has because it came first; it is ours when that one leaves.

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::{Deserialize, Serialize};
 
 use crate::net::IpNet;
-use crate::routes::{self, MAX_ROUTES};
+use crate::routes::{self, MAX_ROUTES, MOST_GIVEN};
 use crate::scope::{self, Refusal};
 
 /// The most hosts lines of one session: far above a big cluster's namespace, far below trouble.
@@ -34,6 +34,9 @@ pub struct Intent {
     /// Networks that shall lead into the session's link, as [`crate::routes::plan`] made them.
     #[serde(default)]
     pub routes: Vec<IpNet>,
+    /// Networks whose addresses may be taken from wider routes of the machine, as its user says.
+    #[serde(default)]
+    pub given: Vec<IpNet>,
 }
 
 /// Which names the OS resolver shall send to the session's link.
@@ -113,6 +116,9 @@ pub enum IntentError {
     /// More routes than [`MAX_ROUTES`].
     #[error("{0} routes are too many (at most {MAX_ROUTES})")]
     Routes(usize),
+    /// More networks taken from wider routes than [`MOST_GIVEN`].
+    #[error("{0} networks taken from wider routes are too many (at most {MOST_GIVEN})")]
+    Given(usize),
 }
 
 impl Intent {
@@ -129,28 +135,45 @@ impl Intent {
         Ok(Self {
             dns,
             hosts,
-            routes: Vec::new(),
+            ..Self::default()
         })
     }
 
     /// Adds routes: sorted, each once, none of which is wrong on every machine. Whether they
     /// collide with what this one uses is found out when they are applied.
-    pub fn with_routes(self, mut routes: Vec<IpNet>) -> Result<Self, IntentError> {
-        routes.sort_unstable();
-        routes.dedup();
-        if routes.len() > MAX_ROUTES {
-            return Err(IntentError::Routes(routes.len()));
+    pub fn with_routes(self, routes: Vec<IpNet>) -> Result<Self, IntentError> {
+        let routes = scoped(routes)?;
+        match routes.len() {
+            0..=MAX_ROUTES => Ok(Self { routes, ..self }),
+            count => Err(IntentError::Routes(count)),
         }
-        for route in &routes {
-            routes::check_scope(route).map_err(|error| IntentError::Route(error.to_string()))?;
+    }
+
+    /// Adds networks that may be taken from wider routes: sorted, each once, none that is wrong on
+    /// every machine.
+    pub fn with_given(self, given: Vec<IpNet>) -> Result<Self, IntentError> {
+        let given = scoped(given)?;
+        match given.len() {
+            0..=MOST_GIVEN => Ok(Self { given, ..self }),
+            count => Err(IntentError::Given(count)),
         }
-        Ok(Self { routes, ..self })
     }
 
     /// Normalises and validates an intent that came from elsewhere.
     pub fn checked(self) -> Result<Self, IntentError> {
-        Self::new(self.dns, self.hosts)?.with_routes(self.routes)
+        let plain = Self::new(self.dns, self.hosts)?;
+        plain.with_routes(self.routes)?.with_given(self.given)
     }
+}
+
+/// Sorts networks, each once, and fails at one that no session may route.
+fn scoped(mut networks: Vec<IpNet>) -> Result<Vec<IpNet>, IntentError> {
+    networks.sort_unstable();
+    networks.dedup();
+    for net in &networks {
+        routes::check_scope(net).map_err(|error| IntentError::Route(error.to_string()))?;
+    }
+    Ok(networks)
 }
 
 impl DnsIntent {
@@ -390,6 +413,21 @@ mod tests {
         let (routable, refused) = dns.routable_namespaces();
         assert_eq!(routable, ["default", "shop"]);
         assert_eq!(refused, [("test", Refusal::Reserved)]);
+    }
+
+    #[test]
+    fn w9_what_the_user_gives_up_is_bounded_and_travels_with_the_intent() {
+        let nets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let intent = Intent::default().with_given(nets(&["10.244.0.0/16", "10.244.0.0/16"]));
+        let intent = intent.unwrap();
+        assert_eq!(intent.given.len(), 1);
+        assert_eq!(intent.clone().checked(), Ok(intent));
+        let refused = Intent::default().with_given(nets(&["169.254.0.0/16"]));
+        assert!(matches!(refused, Err(IntentError::Route(_))));
+        let many = (0..=u8::try_from(MOST_GIVEN).unwrap())
+            .map(|number| IpNet::new([10, 9, number, 0].into(), 24).unwrap());
+        let refused = Intent::default().with_given(many.collect());
+        assert_eq!(refused, Err(IntentError::Given(MOST_GIVEN + 1)));
     }
 
     #[test]

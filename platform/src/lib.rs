@@ -46,6 +46,10 @@ pub mod preview;
 
 pub mod recover;
 
+pub mod inspect;
+
+pub mod boot;
+
 pub mod clock;
 
 pub mod watch;

@@ -196,6 +196,16 @@ fn open_device(name: &str, mtu: u16) -> Result<(Tun, u16), LinkError> {
     Err(failed(error))
 }
 
+/// Gives a link that was made without one the IPv6 address that goes with its network, where the
+/// machine has IPv6: the cluster's came later.
+pub async fn give_v6(plan: &mut LinkPlan, index: u32) -> Result<(), LinkError> {
+    if plan.address6.is_none() {
+        let netlink = Netlink::open()?;
+        plan.address6 = add_v6(&netlink, &plan.name, index, address_v6(plan.net)).await;
+    }
+    Ok(())
+}
+
 /// Gives the link its IPv6 address. A machine without IPv6 goes on without.
 async fn add_v6(netlink: &Netlink, name: &str, index: u32, address: Ipv6Addr) -> Option<Ipv6Addr> {
     let added = netlink

@@ -126,9 +126,13 @@ impl Host for LocalHost {
     async fn apply(&mut self, intent: &Intent) -> Result<Applied, HostError> {
         // What was found valid once is not looked through again: it may be 10,000 lines.
         if intent.dns == self.wanted.asked.dns && intent.hosts == self.wanted.asked.hosts {
-            if intent.routes != self.wanted.asked.routes {
-                let only = Intent::default().with_routes(intent.routes.clone());
-                self.wanted.asked.routes = only.map_err(HostError::Intent)?.routes;
+            let asked = &mut self.wanted.asked;
+            if intent.routes != asked.routes || intent.given != asked.given {
+                let only = Intent::default()
+                    .with_routes(intent.routes.clone())
+                    .and_then(|only| only.with_given(intent.given.clone()))
+                    .map_err(HostError::Intent)?;
+                (asked.routes, asked.given) = (only.routes, only.given);
             }
             self.share(Wish::Unchanged).await?;
         } else {

@@ -10,11 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::{IpNet, Ipv4Net, Ipv6Net};
 pub use error::RoutesError;
+pub use give::MOST_GIVEN;
 pub(crate) use netlink::remove_leftover;
+pub(crate) use read::has_no_ipv6;
 pub use read::{Known, read_taken, ssh_peer};
 use set::AddressSet;
 
 mod error;
+mod give;
 pub(crate) mod netlink;
 mod read;
 mod set;

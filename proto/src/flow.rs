@@ -10,6 +10,7 @@
 //! [`carry_datagrams`] move the octets of one flow. Nothing here opens a connection, dials, or
 //! decides who may: that is the client's `flows` and the manager's `data`.
 
+mod ahead;
 mod attached;
 pub mod budget;
 mod carry;
@@ -23,6 +24,7 @@ pub mod state;
 mod datagrams;
 mod socket;
 
+pub use ahead::ReadAhead;
 pub use attached::{Attached, Ended, How, Local, Meter, Reattach};
 pub use budget::Budget;
 pub use carry::carry;
@@ -30,7 +32,8 @@ pub use datagrams::{Datagrams, carry_datagrams};
 pub use failure::{Failure, FailureKind, UnknownFailure};
 pub use frame::{Credit, Frame, FrameError, FrameReader, HEADER, MAX_DATA, MAX_DATAGRAM};
 pub use open::{
-    ECHO_PATH, FlowId, Open, Protocol, accepted, echo_request, refused, resumed_at, verdict,
+    ECHO_PATH, FlowId, Open, Protocol, accepted, echo_request, echo_request_of, echo_session,
+    refused, resumed_at, verdict,
 };
 pub use socket::Socket;
 

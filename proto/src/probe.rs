@@ -1,7 +1,7 @@
 //! What would become of a flow, as both sides know it. Words of the manager are text here, bounded and
 //! fit to be printed.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::error::InvalidMessage;
@@ -10,6 +10,9 @@ use crate::v1;
 
 /// The most characters of a text taken from a peer: a name and some words.
 const MOST_TEXT: usize = 256;
+
+/// The most addresses of endpoints that are told: what people read.
+pub const MOST_ADDRESSES: usize = 16;
 
 /// A flow that is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub struct Service {
     pub name: String,
     /// Its endpoints.
     pub endpoints: Endpoints,
+    /// The addresses of those that take connections, [`MOST_ADDRESSES`] at most.
+    pub ready: Vec<IpAddr>,
 }
 
 /// How the endpoints of a Service do.
@@ -74,6 +79,39 @@ pub struct Dial {
     pub failure: Option<Failure>,
     /// How long it took.
     pub took: Duration,
+    /// What came of one empty datagram, or of a moment on a connection without a word; `None`
+    /// where neither was tried.
+    pub heard: Option<Heard>,
+}
+
+/// What came of saying nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Something was said.
+    Answered,
+    /// Neither an answer nor a refusal.
+    Nothing,
+    /// The connection was closed.
+    Closed,
+    /// The connection was reset.
+    Reset,
+}
+
+impl Heard {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Nothing => "nothing",
+            Self::Closed => "closed",
+            Self::Reset => "reset",
+        }
+    }
+
+    /// Of a word that only a newer manager knows nothing is known.
+    fn read(word: &str) -> Option<Self> {
+        let all = [Self::Answered, Self::Nothing, Self::Closed, Self::Reset];
+        all.into_iter().find(|heard| heard.word() == word)
+    }
 }
 
 impl TryFrom<v1::ProbeRequest> for ProbeRequest {
@@ -129,6 +167,9 @@ impl From<v1::ProbeResponse> for Probed {
     fn from(wire: v1::ProbeResponse) -> Self {
         let word = text(&wire.reason);
         let endpoints = wire.endpoints.unwrap_or_default();
+        let ready = endpoints.ready_addresses.iter();
+        let ready = ready.filter_map(|text| text.parse().ok());
+        let ready = ready.take(MOST_ADDRESSES).collect();
         let endpoints = match endpoints.unknown.is_empty() {
             true => Endpoints::Known {
                 ready: endpoints.ready,
@@ -140,6 +181,7 @@ impl From<v1::ProbeResponse> for Probed {
             namespace: text(&wire.namespace),
             name: text(&wire.service),
             endpoints,
+            ready,
         });
         let dial = wire.dial.map(|dial| Dial {
             // One that only a newer manager knows is no success.
@@ -148,6 +190,7 @@ impl From<v1::ProbeResponse> for Probed {
                 detail: (!dial.detail.is_empty()).then(|| text(&dial.detail)),
             }),
             took: Duration::from_micros(dial.took_micros),
+            heard: Heard::read(&dial.heard),
         });
         Self {
             verdict: match wire.allowed {
@@ -179,23 +222,23 @@ impl From<Probed> for v1::ProbeResponse {
                     .map(|failure| failure.kind.word().to_owned())
                     .unwrap_or_default(),
                 took_micros: u64::try_from(micros).unwrap_or(u64::MAX),
+                heard: dial.heard.map(Heard::word).unwrap_or_default().to_owned(),
             }
         });
         let (namespace, service, endpoints) = match probed.service {
             None => (String::new(), String::new(), None),
             Some(service) => {
-                let endpoints = match service.endpoints {
-                    Endpoints::Known { ready, total } => v1::probe_response::Endpoints {
-                        ready,
-                        total,
-                        unknown: String::new(),
-                    },
-                    Endpoints::Unknown(why) => v1::probe_response::Endpoints {
-                        ready: 0,
-                        total: 0,
-                        unknown: why,
-                    },
+                let ready = service.ready.iter().take(MOST_ADDRESSES);
+                let mut endpoints = v1::probe_response::Endpoints {
+                    ready_addresses: ready.map(ToString::to_string).collect(),
+                    ..Default::default()
                 };
+                match service.endpoints {
+                    Endpoints::Known { ready, total } => {
+                        (endpoints.ready, endpoints.total) = (ready, total);
+                    }
+                    Endpoints::Unknown(why) => endpoints.unknown = why,
+                }
                 (service.namespace, service.name, Some(endpoints))
             }
         };
@@ -227,10 +270,12 @@ mod tests {
                 namespace: "shop".to_owned(),
                 name: "authors".to_owned(),
                 endpoints: Endpoints::Known { ready: 1, total: 3 },
+                ready: vec!["10.244.1.21".parse().unwrap(), "fd00::21".parse().unwrap()],
             }),
             dial: Some(Dial {
                 failure: Some(Failure::with_detail(FailureKind::Refused, "nobody")),
                 took: Duration::from_micros(1500),
+                heard: None,
             }),
         }
     }
@@ -242,10 +287,12 @@ mod tests {
                 namespace: "shop".to_owned(),
                 name: "authors".to_owned(),
                 endpoints: Endpoints::Unknown("may not list endpointslices".to_owned()),
+                ready: Vec::new(),
             }),
             dial: Some(Dial {
                 failure: None,
                 took: Duration::ZERO,
+                heard: Some(Heard::Nothing),
             }),
             ..probed()
         };
@@ -293,8 +340,17 @@ mod tests {
         wire.reason = format!("a\u{1b}[2J{}", "x".repeat(1000));
         if let Some(dial) = &mut wire.dial {
             dial.failure = "eaten".to_owned();
+            dial.heard = "a song".to_owned();
+        }
+        if let Some(endpoints) = &mut wire.endpoints {
+            endpoints.ready_addresses = vec!["nowhere".to_owned(); 3];
+            endpoints
+                .ready_addresses
+                .extend(vec!["fd00::1".to_owned(); 99]);
         }
         let told = Probed::from(wire);
+        assert_eq!(told.service.unwrap().ready.len(), MOST_ADDRESSES);
+        assert_eq!(told.dial.as_ref().unwrap().heard, None);
         let failure = told.dial.and_then(|dial| dial.failure).unwrap();
         assert_eq!(failure.kind, FailureKind::Internal);
         let Verdict::Allowed(word) = told.verdict else {

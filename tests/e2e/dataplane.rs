@@ -1,10 +1,15 @@
 //! Connections to the cluster: what the tests lead to is there, and how the laptop gets to it.
 
 mod by_proxy;
+mod doctor;
+mod families;
 mod idle;
 mod loss;
+mod moving;
+mod quic;
 mod soak;
 mod tunnel;
+mod ways;
 mod workloads;
 
 use anyhow::{Context, Result, ensure};

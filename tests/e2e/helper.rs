@@ -13,8 +13,11 @@ use kubebridge_tests::{
     },
     snapshot::Snapshot,
     user::{RUNTIME, USER, User},
+    wait::until,
 };
 use rustix::process::Signal;
+
+use crate::several::{OTHER_AUTHORS, Other, other_services};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -331,6 +334,56 @@ rm /etc/sudoers.d/kubebridge",
         nothing.of("/etc/hosts").map(str::to_owned),
         before.of("/etc/hosts")?,
     );
+    checks.finish()?;
+    lab.finish();
+    Ok(())
+}
+
+#[test]
+fn lifecycle_09_two_sessions_of_a_user_have_a_helper_each_and_end_one_by_one() -> Result<()> {
+    let lab = Lab::start()?;
+    let _manager = Manager::start(&lab)?;
+    let services = other_services(&lab)?;
+    let other = Other::start(&lab, "beta.local", "127.0.0.9", "127.0.0.9:7080", &services)?;
+    let user = User::new(&lab)?;
+    let before = Snapshot::take(lab.laptop.on())?;
+    let mut checks = Checks::new();
+
+    let first = user.connect(&[])?.connected()?;
+    let second = user.attempt(&other.words(&["--foreground"]))?.connected()?;
+    let helpers = |wanted: usize| {
+        until("the helpers", PATIENCE, || {
+            let found = user.helpers()?;
+            ensure!(found == wanted, "{found} helpers instead of {wanted}");
+            Ok(())
+        })
+    };
+    let resolves = |name: &str, address: &str| {
+        let said = lab.laptop.on().output(&["resolvectl", "query", name])?;
+        ensure!(said.contains(address), "{said}");
+        Ok(())
+    };
+    checks.that("a helper each", helpers(2));
+    let (one, two) = (
+        "authors.default.svc.cluster.local",
+        "authors.default.svc.beta.local",
+    );
+    checks.that("the first cluster", resolves(one, AUTHORS));
+    checks.that("the second", resolves(two, OTHER_AUTHORS));
+
+    checks.that("the first ends", first.end_at_once());
+    checks.that("one helper is left", helpers(1));
+    checks.that("the second goes on", resolves(two, OTHER_AUTHORS));
+    checks.that("the first is gone", {
+        match resolves(one, AUTHORS) {
+            Err(_) => Ok(()),
+            Ok(()) => Err(anyhow::anyhow!("{one} still resolves")),
+        }
+    });
+    checks.that("the second ends", second.end_at_once());
+    checks.that("no helper is left", helpers(0));
+    checks.that("no session is left", user.must_have_no_session());
+    checks.that("after both", must_be_as(&lab, &before));
     checks.finish()?;
     lab.finish();
     Ok(())

@@ -19,10 +19,10 @@ use kubebridge_tests::{
 const START: Duration = Duration::from_secs(60);
 
 /// A right as RBAC has it: namespace, resource, verb.
-type Right = (&'static str, &'static str, &'static str);
+pub(crate) type Right = (&'static str, &'static str, &'static str);
 
 /// What a user of the cluster needs, and nothing else.
-const RIGHTS: [Right; 5] = [
+pub(crate) const RIGHTS: [Right; 5] = [
     ("kubebridge", "pods", "list"),
     ("kubebridge", "pods/portforward", "get"),
     ("kubebridge", "pods/portforward", "create"),

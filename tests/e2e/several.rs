@@ -21,8 +21,15 @@ use kubebridge_tests::{
 const LONG: Duration = Duration::from_secs(60);
 
 /// Where `authors` and `cart` of the other cluster are.
-const OTHER_AUTHORS: &str = "10.112.0.7";
+pub(crate) const OTHER_AUTHORS: &str = "10.112.0.7";
 const OTHER_CART: &str = "10.112.0.8";
+
+/// Writes the other cluster's Services to a file, and gives the flag that names it.
+pub(crate) fn other_services(lab: &Lab) -> Result<String> {
+    let services = lab.logs().join("services.yaml");
+    fs::write(&services, OTHER_SERVICES)?;
+    Ok(format!("--services={}", services.display()))
+}
 
 /// The Services of the other cluster: one by a name that the first has too, one by its own.
 const OTHER_SERVICES: &str = "
@@ -38,14 +45,14 @@ spec: {clusterIP: 10.112.0.8, ports: [{port: 80}]}
 ";
 
 /// Another manager on the node, and the way to it.
-struct Other {
+pub(crate) struct Other {
     relay: Relay,
     #[expect(dead_code, reason = "it ends with the test")]
     daemon: Daemon,
 }
 
 impl Other {
-    fn start(
+    pub(crate) fn start(
         lab: &Lab,
         domain: &str,
         address: &'static str,
@@ -72,7 +79,7 @@ impl Other {
         Ok(Self { relay, daemon })
     }
 
-    fn words(&self, options: &[&str]) -> Vec<String> {
+    pub(crate) fn words(&self, options: &[&str]) -> Vec<String> {
         let manager = self.relay.address().to_string();
         let words = ["connect", "--manager", &manager, "-n", "default"];
         let all = words.iter().chain(options);
@@ -106,9 +113,7 @@ fn lifecycle_09_two_sessions_to_two_clusters_work_and_bare_names_go_to_the_first
     let lab = Lab::start()?;
     let _manager = Manager::start(&lab)?;
     grant_networks(&lab)?;
-    let services = lab.logs().join("services.yaml");
-    fs::write(&services, OTHER_SERVICES)?;
-    let services = format!("--services={}", services.display());
+    let services = other_services(&lab)?;
     let other = Other::start(&lab, "beta.local", "127.0.0.9", "127.0.0.9:7080", &services)?;
     let kubernetes = "--kubernetes";
     let overlapping = Other::start(

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::errno;
 use crate::pattern::Pattern;
-use crate::server::{send, take};
+use crate::server::{GO_ON, PIECE, send, take};
 
 /// How long one datagram may take there and back before it is sent again.
 const DATAGRAM_TIME: Duration = Duration::from_secs(2);
@@ -74,6 +74,52 @@ pub(crate) async fn up(to: SocketAddr, bytes: u64, flows: u64) -> Result<String>
     })
     .await?;
     Ok(moved(bytes * flows, start))
+}
+
+/// Takes bytes for so long, and leaves the rest: what a slow path carries decides how much.
+pub(crate) async fn down_for(to: SocketAddr, time: Duration, flows: u64) -> Result<String> {
+    let (start, count) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let counting = Arc::clone(&count);
+    each(flows, move |seed| {
+        let count = Arc::clone(&counting);
+        async move {
+            let mut stream = ask(to, &format!("send {} {seed}", u64::MAX)).await?;
+            let mut pattern = Pattern::new(seed);
+            let taking = take(&mut stream, &mut pattern, u64::MAX);
+            match timeout_at(start + time, taking).await {
+                Ok(ended) => ended?,
+                Err(_) => stream.set_zero_linger()?,
+            }
+            count.fetch_add(pattern.position(), Ordering::Relaxed);
+            Ok(())
+        }
+    })
+    .await?;
+    Ok(moved(count.load(Ordering::Relaxed), start))
+}
+
+/// Sends bytes for so long, and waits until all of them have arrived: that time counts as well.
+pub(crate) async fn up_for(to: SocketAddr, time: Duration, flows: u64) -> Result<String> {
+    let (start, count) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let counting = Arc::clone(&count);
+    each(flows, move |seed| {
+        let count = Arc::clone(&counting);
+        async move {
+            let mut stream = ask(to, &format!("sink {seed}")).await?;
+            let (mut pattern, mut piece) = (Pattern::new(seed), vec![0; PIECE]);
+            while start.elapsed() < time {
+                pattern.fill(&mut piece);
+                stream.write_all(&piece).await?;
+            }
+            stream.shutdown().await?;
+            let sent = pattern.position();
+            must_say(&mut stream, &format!("{sent}\n")).await?;
+            count.fetch_add(sent, Ordering::Relaxed);
+            Ok(())
+        }
+    })
+    .await?;
+    Ok(moved(count.load(Ordering::Relaxed), start))
 }
 
 pub(crate) async fn must_say(stream: &mut TcpStream, words: &str) -> Result<()> {
@@ -279,13 +325,47 @@ pub(crate) async fn connect(to: SocketAddr) -> String {
     }
 }
 
-pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
-    let any: SocketAddr = match to {
+/// Any port of an address of the same family.
+pub(crate) fn any(to: SocketAddr) -> SocketAddr {
+    match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
+    }
+}
+
+async fn speak_to(to: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(any(to)).await?;
     socket.connect(to).await?;
+    Ok(socket)
+}
+
+pub(crate) async fn udp_connect(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    for _ in 0..DATAGRAM_TRIES {
+        match echoed(&socket, b"anybody?").await {
+            Ok(true) => return Ok("answered".to_owned()),
+            Ok(false) => {}
+            Err(error) => return Ok(error.to_string()),
+        }
+    }
+    Ok("silence".to_owned())
+}
+
+pub(crate) async fn udp_leave(to: SocketAddr) -> Result<String> {
+    let socket = speak_to(to).await?;
+    let mut got = [0; GO_ON.len() + 1];
+    for _ in 0..DATAGRAM_TRIES {
+        socket.send(GO_ON).await?;
+        if let Ok(count) = timeout(DATAGRAM_TIME, socket.recv(&mut got)).await {
+            count?;
+            return Ok("left".to_owned());
+        }
+    }
+    bail!("nothing comes")
+}
+
+pub(crate) async fn udp(to: SocketAddr, bytes: usize, count: usize) -> Result<String> {
+    let socket = speak_to(to).await?;
     let mut resent = 0;
     for seed in 0..count {
         let mut sent = vec![0; bytes];

@@ -10,6 +10,7 @@ pub(crate) fn name(error: &io::Error) -> String {
         ErrorKind::HostUnreachable => "EHOSTUNREACH",
         ErrorKind::NetworkUnreachable => "ENETUNREACH",
         ErrorKind::TimedOut => "ETIMEDOUT",
+        ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",
         ErrorKind::BrokenPipe => "EPIPE",
         ErrorKind::PermissionDenied => "EACCES",
         _ => return error.to_string(),

@@ -1,6 +1,7 @@
 //! The answering end. The first line of a connection says what it is to do.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,10 @@ use crate::pattern::Pattern;
 pub(crate) const PIECE: usize = 64 * 1024;
 /// The largest datagram of IPv4.
 const DATAGRAM: usize = 65_507;
+/// The datagram that is answered by others, again and again, until we are killed.
+pub(crate) const GO_ON: &[u8] = b"go on";
+/// The pause between two of them: an eye on a flow sees several.
+const BETWEEN: Duration = Duration::from_millis(100);
 
 /// Serves until it is killed.
 pub(crate) async fn serve(port: u16) -> Result<String> {
@@ -33,11 +38,24 @@ pub(crate) async fn serve(port: u16) -> Result<String> {
 }
 
 async fn echo_datagrams(socket: UdpSocket) -> Result<()> {
+    let socket = Arc::new(socket);
     let mut buffer = vec![0; DATAGRAM];
     loop {
         let (count, from) = socket.recv_from(&mut buffer).await?;
+        if buffer[..count] == *GO_ON {
+            tokio::spawn(go_on(Arc::clone(&socket), from));
+            continue;
+        }
         // Refused or too large at the other end: its own affair.
         let _ = socket.send_to(&buffer[..count], from).await;
+    }
+}
+
+async fn go_on(socket: Arc<UdpSocket>, to: SocketAddr) {
+    loop {
+        // Refused at the other end: its own affair.
+        let _ = socket.send_to(b"on", to).await;
+        tokio::time::sleep(BETWEEN).await;
     }
 }
 
@@ -57,6 +75,14 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             let (bytes, mut pattern) = (bytes.parse()?, Pattern::new(seed.parse()?));
             let verdict = match take(&mut reading, &mut pattern, bytes).await {
                 Ok(()) => "right".to_owned(),
+                Err(error) => format!("wrong: {error:#}"),
+            };
+            writing.write_all(format!("{verdict}\n").as_bytes()).await?;
+        }
+        ["sink", seed] => {
+            let mut pattern = Pattern::new(seed.parse()?);
+            let verdict = match take_all(&mut reading, &mut pattern).await {
+                Ok(()) => pattern.position().to_string(),
                 Err(error) => format!("wrong: {error:#}"),
             };
             writing.write_all(format!("{verdict}\n").as_bytes()).await?;
@@ -99,20 +125,27 @@ pub(crate) async fn take(
     pattern: &mut Pattern,
     bytes: u64,
 ) -> Result<()> {
+    take_all(from, pattern)
+        .await
+        .with_context(|| format!("of {bytes}"))?;
+    if pattern.position() != bytes {
+        bail!("{} bytes instead of {bytes}", pattern.position());
+    }
+    Ok(())
+}
+
+/// Reads bytes of a pattern to the end, wherever that is.
+async fn take_all(from: &mut (impl AsyncReadExt + Unpin), pattern: &mut Pattern) -> Result<()> {
     let (mut buffer, mut scratch) = (vec![0; PIECE], Vec::new());
     loop {
         let at = pattern.position();
         let count = from.read(&mut buffer).await;
-        let count = count.with_context(|| format!("broken at {at} of {bytes}"))?;
+        let count = count.with_context(|| format!("broken at {at}"))?;
         if count == 0 {
-            break;
+            return Ok(());
         }
         if !pattern.goes_on(&buffer[..count], &mut scratch) {
             bail!("other bytes after {at}");
         }
     }
-    if pattern.position() != bytes {
-        bail!("{} bytes instead of {bytes}", pattern.position());
-    }
-    Ok(())
 }

@@ -13,7 +13,12 @@ use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use crate::{daemon::Daemon, machine::Machine, parts::Parts};
+use crate::{
+    daemon::Daemon,
+    families::{Families, bracketed},
+    machine::Machine,
+    parts::Parts,
+};
 
 mod keys;
 mod users;
@@ -43,7 +48,7 @@ subjects:
 #[derive(Debug)]
 pub struct ControlPlane {
     folder: PathBuf,
-    address: String,
+    families: Families,
     kubectl: PathBuf,
     server: PathBuf,
     api: Mutex<Option<Daemon>>,
@@ -55,9 +60,15 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts both servers in `machine`, whose outside address is `address`, and waits for them.
-    pub fn start(parts: &Parts, folder: &Path, machine: &Machine, address: &str) -> Result<Self> {
-        keys::make(machine, folder, address)?;
+    /// Starts both servers in `machine`, the node of a cluster of these families, and waits for
+    /// them.
+    pub fn start(
+        parts: &Parts,
+        folder: &Path,
+        machine: &Machine,
+        families: Families,
+    ) -> Result<Self> {
+        keys::make(machine, folder, families.node())?;
         let logs = folder.join("logs");
         let mut command = machine.command(parts.path("ETCD")?);
         command
@@ -72,7 +83,7 @@ impl ControlPlane {
         let etcd = Daemon::start("etcd", &logs, command)?;
         let plane = Self {
             folder: folder.to_owned(),
-            address: address.to_owned(),
+            families,
             kubectl: parts.path("KUBECTL")?.to_owned(),
             server: parts.path("KUBE_APISERVER")?.to_owned(),
             api: Mutex::new(None),
@@ -88,7 +99,7 @@ impl ControlPlane {
 
     /// Starts the API server, which must not be running, and waits until it is ready.
     pub fn start_api(&self, machine: &Machine) -> Result<()> {
-        let command = api_command(&self.server, &self.folder, machine, &self.address);
+        let command = api_command(&self.server, &self.folder, machine, self.families);
         let api = Daemon::start("kube-apiserver", &self.folder.join("logs"), command)?;
         api.until("the Kubernetes API", START, || {
             self.kubectl(machine, &["get", "--raw=/readyz"])
@@ -198,7 +209,13 @@ impl ControlPlane {
     }
 }
 
-fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) -> Command {
+/// Where the API server of the cluster is, as URLs have it.
+fn api_host(families: Families) -> String {
+    bracketed(families.node())
+}
+
+fn api_command(program: &Path, folder: &Path, machine: &Machine, families: Families) -> Command {
+    let address = families.node();
     let file = |name: &str| folder.join(name).display().to_string();
     let mut command = machine.command(program);
     command
@@ -215,7 +232,8 @@ fn api_command(program: &Path, folder: &Path, machine: &Machine, address: &str) 
         .arg(format!("--kubelet-client-certificate={}", file("api-client.crt")))
         .arg(format!("--kubelet-client-key={}", file("api-client.key")))
         .arg(format!("--kubelet-certificate-authority={}", file("node-ca.crt")))
-        .args(["--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16"])
+        .arg("--authorization-mode=RBAC")
+        .arg(format!("--service-cluster-ip-range={}", families.services()))
         // No controllers here that would make the tokens this plugin wants.
         .args(["--disable-admission-plugins=ServiceAccount", "--profiling=false"]);
     command

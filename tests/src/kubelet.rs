@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 
-use crate::{daemon::Daemon, lab::Lab, parts::Parts};
+use crate::{daemon::Daemon, families::bracketed, lab::Lab, parts::Parts};
 
 /// Where the manager's Pods are.
 pub const HOME: &str = "kubebridge";
@@ -57,7 +57,10 @@ impl Kubelet {
         fs::write(&file, "")?;
         let mut command = lab.node.command(Parts::find()?.path("KUBELET_STREAM")?);
         command
-            .args(["--listen", &format!("{}:{PORT}", crate::lab::NODE)])
+            .args([
+                "--listen",
+                &format!("{}:{PORT}", bracketed(lab.families.node())),
+            ])
             .arg("--cert")
             .arg(folder.join("kubelet.crt"))
             .arg("--key")
@@ -169,7 +172,7 @@ pub(crate) fn register_node(lab: &Lab) -> Result<()> {
         &format!(
             r#"{{"addresses": [{{"type": "InternalIP", "address": "{}"}}],
             "daemonEndpoints": {{"kubeletEndpoint": {{"Port": {PORT}}}}}}}"#,
-            crate::lab::NODE
+            lab.families.node()
         ),
     )
 }

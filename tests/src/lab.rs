@@ -16,6 +16,7 @@ use crate::{
     coredns::CoreDns,
     daemon::tail,
     distance::{Distance, Shape},
+    families::{Families, NODE_V6},
     laptop::Laptop,
     lookup::Lookup,
     machine::{Machine, cable},
@@ -104,8 +105,10 @@ pub struct Lab {
     pub lookup: Lookup,
     /// The machine the cluster runs on.
     pub node: Machine,
-    #[expect(dead_code, reason = "the wires go through it")]
-    internet: Machine,
+    /// What all wires go through.
+    pub internet: Machine,
+    /// What addresses the cluster has.
+    pub families: Families,
     /// Between the laptop and the internet, if there is any.
     pub distance: Option<Distance>,
     /// What the programs under test log; all that is ours, unless a test makes it less.
@@ -160,30 +163,35 @@ struct LaptopSide {
 impl Lab {
     /// Starts all parts and waits until each answers.
     pub fn start() -> Result<Self> {
-        Self::start_as(Place::Remote, None)
+        Self::start_as(Place::Remote, Families::V4, None)
     }
 
     /// As [`start`](Self::start), with a distance between the laptop and everything else.
     pub fn start_far(shape: Shape) -> Result<Self> {
-        Self::start_as(Place::Remote, Some(shape))
+        Self::start_as(Place::Remote, Families::V4, Some(shape))
     }
 
     /// As [`start`](Self::start), with a cluster whose DNS leads to the laptop's own resolver.
     pub fn start_local() -> Result<Self> {
-        Self::start_as(Place::Local, None)
+        Self::start_as(Place::Local, Families::V4, None)
     }
 
-    fn start_as(place: Place, distance: Option<Shape>) -> Result<Self> {
+    /// As [`start`](Self::start), with a cluster of these families.
+    pub fn start_with(families: Families) -> Result<Self> {
+        Self::start_as(Place::Remote, families, None)
+    }
+
+    fn start_as(place: Place, families: Families, distance: Option<Shape>) -> Result<Self> {
         let parts = Parts::find()?;
         let folder = open_folder()?;
         let at = folder.path();
         let internet = Machine::start("internet", "echo 1 >/proc/sys/net/ipv4/ip_forward")?;
         let node = Machine::start("node", "")?;
         let laptop = Laptop::machine(at)?;
-        let distance = wire(at, &internet, &laptop, &node, distance)?;
+        let distance = wire(at, &internet, &laptop, &node, families, distance)?;
 
         let (cluster, near) = thread::scope(|scope| {
-            let cluster = scope.spawn(|| cluster_side(&parts, at, &node, place));
+            let cluster = scope.spawn(|| cluster_side(&parts, at, &node, place, families));
             let near = laptop_side(&parts, at, &internet, laptop, place);
             let cluster = cluster
                 .join()
@@ -204,6 +212,7 @@ impl Lab {
             relay,
             node,
             internet,
+            families,
             distance,
             log: LOG,
             folder,
@@ -256,6 +265,7 @@ fn wire(
     internet: &Machine,
     laptop: &Machine,
     node: &Machine,
+    families: Families,
     shape: Option<Shape>,
 ) -> Result<Option<Distance>> {
     let (near, far) = ((laptop, "eth0"), (internet, "laptop"));
@@ -283,6 +293,17 @@ ip addr add {CLUSTER_DNS}/32 dev lo
 ip link set eth0 up
 ip route add default via 198.51.100.1"
     ))?;
+    if families != Families::V4 {
+        wire_v6(internet, node)?;
+    }
+    if families == Families::V6 {
+        // The only way there is to a cluster without IPv4.
+        laptop.shell(
+            "ip addr add 2001:db8:2::10/64 dev eth0
+ip route del default
+ip route add default via 2001:db8:2::1",
+        )?;
+    }
     // A link's own IPv6 address comes a moment after its carrier: from then on nothing changes.
     for machine in [laptop, node] {
         until("eth0 to be up", LINK_UP, || {
@@ -297,14 +318,38 @@ ip route add default via 198.51.100.1"
     Ok(distance)
 }
 
-fn cluster_side(parts: &Parts, at: &Path, node: &Machine, place: Place) -> Result<ClusterSide> {
+/// Has the node, and the Pods behind it, reach the world by IPv6 as well.
+fn wire_v6(internet: &Machine, node: &Machine) -> Result<()> {
+    internet.shell(
+        "ip addr add 2001:db8:2::1/64 dev laptop
+ip addr add 2001:db8:51::1/64 dev node
+echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+ip route add unreachable fd00::/8",
+    )?;
+    let dns = Families::V6.cluster_dns();
+    node.shell(&format!(
+        "ip addr add {NODE_V6}/64 dev eth0
+ip addr add {dns}/128 dev lo
+ip route add default via 2001:db8:51::1"
+    ))?;
+    Ok(())
+}
+
+fn cluster_side(
+    parts: &Parts,
+    at: &Path,
+    node: &Machine,
+    place: Place,
+    families: Families,
+) -> Result<ClusterSide> {
     let private = [(DOCS_TARGET, DOCS)];
     let logs = at.join("logs");
     let outside = Outside::start("cluster-outside", &logs, node, CLUSTER_OUTSIDE, &private)?;
-    let api = ControlPlane::start(parts, at, node, NODE)?;
-    api.apply(node, SERVICES)?;
+    let api = ControlPlane::start(parts, at, node, families)?;
+    api.apply(node, &families.translate(SERVICES))?;
     let kubeconfig = api.kubeconfig("coredns");
-    let coredns = CoreDns::start(parts, at, node, CLUSTER_DNS, &kubeconfig, place.forward())?;
+    let dns = families.cluster_dns();
+    let coredns = CoreDns::start(parts, at, node, dns, &kubeconfig, place.forward())?;
     Ok(ClusterSide {
         api,
         coredns,

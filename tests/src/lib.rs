@@ -13,6 +13,7 @@ pub mod parts;
 pub mod wait;
 
 pub mod daemon;
+pub mod families;
 pub mod machine;
 
 pub mod control_plane;

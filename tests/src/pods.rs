@@ -49,7 +49,8 @@ ip link set cni0 up"
             .arg("--kubeconfig")
             .arg(lab.api.kubeconfig("admin"))
             .args(["--proxy-mode=iptables", "--hostname-override=node"])
-            .args(["--cluster-cidr=10.244.0.0/16", "--iptables-min-sync-period=0s"])
+            .args(["--cluster-cidr", lab.families.pods()])
+            .arg("--iptables-min-sync-period=0s")
             .arg("--iptables-localhost-nodeports=false")
             .args(["--healthz-bind-address=127.0.0.1:10256"])
             .args(["--metrics-bind-address=127.0.0.1:10249"])
@@ -87,16 +88,30 @@ ip -6 route add default via fd00:244:1::1"
             return Ok(());
         }
         self.proxy.until("kube-proxy to have it", START, || {
-            let rules = lab.node.output(&["iptables-save", "-t", "nat"])?;
-            for (name, ..) in service.ports {
-                let comment = format!(
-                    "\"{}/{}:{name} cluster IP\"",
-                    service.namespace, service.name
-                );
-                ensure!(rules.contains(&comment), "no {comment} in: {rules}");
+            for address in service.cluster_ips() {
+                let program = match is_v6(address) {
+                    true => "ip6tables-save",
+                    false => "iptables-save",
+                };
+                let rules = lab.node.output(&[program, "-t", "nat"])?;
+                for (name, ..) in service.ports {
+                    let (namespace, service) = (service.namespace, service.name);
+                    let comment = format!("\"{namespace}/{service}:{name} cluster IP\"");
+                    ensure!(rules.contains(&comment), "no {comment} in: {rules}");
+                }
             }
             Ok(())
         })
+    }
+
+    /// Has the Kubernetes API know which addresses the node's Pods have, as a cluster's network
+    /// does it.
+    pub fn assign_ranges(&self, lab: &Lab) -> Result<()> {
+        let ranges = lab.families.pods_of_node();
+        let first = ranges.first().context("no family")?;
+        let spec = serde_json::json!({"spec": {"podCIDR": first, "podCIDRs": ranges}});
+        lab.kubectl(&["patch", "node", "node", "-p", &spec.to_string()])?;
+        Ok(())
     }
 }
 
@@ -107,7 +122,7 @@ pub struct Exposed<'a> {
     pub name: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
-    /// Its ClusterIP, or `None`.
+    /// Its ClusterIP, one of each family separated by a comma, or `None`.
     pub cluster_ip: &'a str,
     /// Name, protocol, port of the Service, port of the Pods.
     pub ports: &'a [(&'a str, &'a str, u16, u16)],
@@ -116,54 +131,84 @@ pub struct Exposed<'a> {
 }
 
 impl Exposed<'_> {
+    fn cluster_ips(&self) -> impl Iterator<Item = &str> {
+        self.cluster_ip.split(',')
+    }
+
     fn manifests(&self) -> Result<String> {
         let Self {
             name,
             namespace,
             cluster_ip,
             ports,
-            endpoints,
+            ..
         } = self;
         let mut text = format!(
             "apiVersion: v1
 kind: Service
 metadata: {{name: {name}, namespace: {namespace}}}
 spec:
-  clusterIP: {cluster_ip}
-  ports:
 "
         );
+        let first = self.cluster_ips().next().unwrap_or_default();
+        writeln!(text, "  clusterIP: '{first}'")?;
+        if self.cluster_ips().count() > 1 {
+            let quoted = cluster_ip.replace(',', "', '");
+            writeln!(text, "  clusterIPs: ['{quoted}']")?;
+            writeln!(text, "  ipFamilyPolicy: RequireDualStack")?;
+        }
+        text.push_str("  ports:\n");
         for (port, protocol, number, _) in *ports {
             writeln!(
                 text,
                 "  - {{name: {port}, protocol: {protocol}, port: {number}}}"
             )?;
         }
+        for (family, is_its) in [("IPv4", false), ("IPv6", true)] {
+            self.write_slice(&mut text, family, is_its)?;
+        }
+        Ok(text)
+    }
+
+    /// The endpoints of one family, if there are any.
+    fn write_slice(&self, text: &mut String, family: &str, six: bool) -> Result<()> {
+        let Self {
+            name, namespace, ..
+        } = self;
+        let mut endpoints = self.endpoints.iter().filter(|one| is_v6(one) == six);
+        let Some(first) = endpoints.next() else {
+            return Ok(());
+        };
+        let slice = format!("{name}-{}", family.to_lowercase());
         write!(
             text,
             "---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {{name: {name}-1, namespace: {namespace}, labels: {{kubernetes.io/service-name: {name}}}}}
-addressType: IPv4
+metadata: {{name: {slice}, namespace: {namespace}, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: {family}
 ports:
 "
         )?;
-        for (port, protocol, _, target) in *ports {
+        for (port, protocol, _, target) in self.ports {
             writeln!(
                 text,
                 "- {{name: {port}, protocol: {protocol}, port: {target}}}"
             )?;
         }
         text.push_str("endpoints:\n");
-        for address in *endpoints {
+        for address in std::iter::once(first).chain(endpoints) {
             writeln!(
                 text,
-                "- {{addresses: [{address}], conditions: {{ready: true}}}}"
+                "- {{addresses: ['{address}'], conditions: {{ready: true}}}}"
             )?;
         }
-        Ok(text)
+        Ok(())
     }
+}
+
+fn is_v6(address: &str) -> bool {
+    address.contains(':')
 }
 
 /// Starts a program in a Pod and waits until it listens on the TCP port.

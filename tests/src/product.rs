@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::{
     daemon::Daemon,
-    lab::{CLUSTER_DNS, Lab},
+    lab::Lab,
     machine::{http_get, http_ok},
     parts::program,
     snapshot::Snapshot,
@@ -87,12 +87,19 @@ impl Manager {
         Self::launch_at(lab, "127.0.0.1", account, flags)
     }
 
-    fn launch_at(lab: &Lab, address: &'static str, account: &str, flags: &[&str]) -> Result<Self> {
+    /// As [`launch_with`](Self::launch_with), where its Pod's loopback is `address`.
+    pub(crate) fn launch_at(
+        lab: &Lab,
+        address: &'static str,
+        account: &str,
+        flags: &[&str],
+    ) -> Result<Self> {
         let resolv_conf = lab.folder.path().join("pod-resolv.conf");
+        let dns = lab.families.cluster_dns();
         fs::write(
             &resolv_conf,
             format!(
-                "nameserver {CLUSTER_DNS}\n\
+                "nameserver {dns}\n\
                  search default.svc.cluster.local svc.cluster.local cluster.local\n\
                  options ndots:5\n"
             ),
@@ -283,7 +290,7 @@ impl<'lab> Attempt<'lab> {
     ) -> Result<Self> {
         let mut command = lab.laptop.on().command(program("kubebridge")?);
         command
-            .env("RUST_LOG", LOG)
+            .env("RUST_LOG", lab.log)
             .env("KUBECONFIG", kubeconfig)
             .envs(environment.iter().copied())
             .args(["connect", "--foreground"])

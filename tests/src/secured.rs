@@ -28,15 +28,31 @@ pub fn make_certificates(lab: &Lab, out: &str) -> Result<()> {
 pub fn network_manager(lab: &Lab) -> Result<Manager> {
     lab.api
         .service_reader(&lab.node, MANAGER_ACCOUNT, &NAMESPACES)?;
+    listening(lab, "127.0.0.1", &listen())
+}
+
+/// Starts another one beside it, and a balancer in front of both: connections to its address go to
+/// one and the other in turn, as to a Service of the cluster.
+pub fn replica_and_balancer(lab: &Lab) -> Result<(Manager, String)> {
+    let replica = listening(lab, "127.0.0.2", &format!("{NODE}:7444"))?;
+    lab.node.shell(
+        "nft add table ip balancer
+nft add chain ip balancer in '{ type nat hook prerouting priority -110; }'
+nft 'add rule ip balancer in tcp dport 7440 redirect to :numgen inc mod 2 map { 0 : 7443, 1 : 7444 }'",
+    )?;
+    Ok((replica, format!("{NODE}:7440")))
+}
+
+fn listening(lab: &Lab, address: &'static str, listen: &str) -> Result<Manager> {
     let flags = [
         "--namespace=default,shop".to_owned(),
-        format!("--grpc-listen={}", listen()),
+        format!("--grpc-listen={listen}"),
         format!("--tls-cert={}", file(lab, "certs/server.crt")),
         format!("--tls-key={}", file(lab, "certs/server.key")),
         format!("--tls-ca={}", file(lab, "certs/ca.crt")),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let manager = Manager::launch_with(lab, MANAGER_ACCOUNT, &flags)?;
+    let manager = Manager::launch_at(lab, address, MANAGER_ACCOUNT, &flags)?;
     manager.ready(lab)?;
     Ok(manager)
 }

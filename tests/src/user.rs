@@ -93,10 +93,13 @@ ln -s {bus} /run/dbus/system_bus_socket",
 
     /// Runs `kubebridge connect` as the user, with more `options`.
     pub fn connect(&self, options: &[&str]) -> Result<Attempt<'lab>> {
+        self.attempt(&self.connect_words(options)?)
+    }
+
+    /// Runs `kubebridge` as the user with words that connect in the foreground.
+    pub fn attempt(&self, words: &[String]) -> Result<Attempt<'lab>> {
         let mut command = self.command();
-        command
-            .env("RUST_LOG", LOG)
-            .args(self.connect_words(options)?);
+        command.env("RUST_LOG", LOG).args(words);
         let daemon = Daemon::start("kubebridge-user", &self.lab.logs(), command)?;
         Ok(Attempt::of(self.lab, daemon))
     }
@@ -138,6 +141,14 @@ ln -s {bus} /run/dbus/system_bus_socket",
             String::from_utf8_lossy(&said.stderr)
         );
         Ok(output)
+    }
+
+    /// How many helpers there are.
+    pub fn helpers(&self) -> Result<usize> {
+        // The first process of the lab's machines reaps nobody: the dead still show.
+        let living = ["pgrep", "-x", "-r", "RSDT", "-u", "0", "kubebridge"];
+        let found = self.machine().run(&living)?;
+        Ok(String::from_utf8(found.stdout)?.lines().count())
     }
 
     /// The process of the helper, in the laptop's own count; `None` if there is none.

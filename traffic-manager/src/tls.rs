@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::select_all;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt, stream};
+use kubebridge_proto::flow::ReadAhead;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -199,7 +200,7 @@ impl<S: Stream<Item = io::Result<Connection>>> Waiting<S> {
 
 /// Shakes hands; one that fails is the client's to notice, and costs nobody else anything.
 async fn handshake(connection: Connection, config: Arc<ServerConfig>) -> Option<Secured> {
-    let accepting = TlsAcceptor::from(config).accept(connection);
+    let accepting = TlsAcceptor::from(config).accept(ReadAhead::new(connection));
     let stream = match timeout(HANDSHAKE, accepting).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use kubebridge_proto::flow::Protocol;
+
 use super::*;
 
 fn run(arguments: &[&str]) -> Result<Cli, Failure> {
@@ -89,7 +91,18 @@ fn forward_and_trace_take_hosts_and_ports() {
     assert_eq!(forward.command, Command::Forward(ForwardArgs { ports }));
     let trace = run(&["trace", "authors.shop:9080"]).unwrap();
     let target = "authors.shop:9080".parse().unwrap();
-    assert_eq!(trace.command, Command::Trace(TraceArgs { target }));
+    let udp = false;
+    assert_eq!(trace.command, Command::Trace(TraceArgs { target, udp }));
+    for words in [
+        &["trace", "dns.shop:53/udp"][..],
+        &["trace", "--udp", "dns.shop:53"],
+    ] {
+        let Command::Trace(TraceArgs { target, udp }) = run(words).unwrap().command else {
+            panic!("{words:?}");
+        };
+        let is_udp = udp || target.protocol == Protocol::Udp;
+        assert!(is_udp && target.target.port == 53, "{words:?}");
+    }
     for wrong in [
         &["forward"][..],
         &["forward", "authors"],

@@ -4,13 +4,16 @@ use super::which::Reach;
 use super::{ask_all, leftovers, no_session, print, print_leftovers, print_line};
 use crate::cli::{Global, Output, TraceArgs};
 use crate::failure::Failure;
-use crate::inquiry::path::{OUTSIDE, REACHABLE};
+use crate::inquiry::path::is_well;
 use crate::inquiry::text::path_text;
 use crate::status::trace_document;
 
 /// Shows the way, and returns the exit code.
 pub(super) async fn run(arguments: &TraceArgs, global: &Global) -> Result<u8, Failure> {
-    let target = &arguments.target;
+    let target = match arguments.udp {
+        true => &arguments.target.clone().with_udp(),
+        false => &arguments.target,
+    };
     let reports = ask_all(global, Reach::One, |session| session.path(target)).await?;
     let left = leftovers().await;
     match global.output {
@@ -24,7 +27,6 @@ pub(super) async fn run(arguments: &TraceArgs, global: &Global) -> Result<u8, Fa
             }
         }
     }
-    let mut verdicts = reports.iter().map(|report| report.verdict.as_str());
-    let is_well = verdicts.all(|verdict| [REACHABLE, OUTSIDE].contains(&verdict));
+    let is_well = reports.iter().all(|report| is_well(&report.verdict));
     Ok(u8::from(!is_well))
 }

@@ -34,7 +34,7 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 
 #[test]
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
-    let table: [(&[&str], &str); 9] = [
+    let table: [(&[&str], &str); 12] = [
         (
             &["--manager", "manager.example:7080", "--foreground"],
             "needs --tls-cert",
@@ -88,6 +88,28 @@ fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
             ],
             "169.254.0.0/16 is reserved",
         ),
+        (
+            &["--manager", "[::1]:7080", "--take-cidr", "10.0.0.0/7"],
+            "--take-cidr: the route 10.0.0.0/7 is refused: wider than /8",
+        ),
+        (
+            &[
+                "--manager",
+                "[::1]:7080",
+                "--proxy-listen",
+                "127.0.0.1:1080",
+            ],
+            "--proxy-listen is for --mode proxy",
+        ),
+        (
+            &[
+                "--manager",
+                "[::1]:7080",
+                "--mode=proxy",
+                "--proxy-listen=0.0.0.0:1080",
+            ],
+            "--proxy-listen 0.0.0.0:1080 is not a loopback address",
+        ),
     ];
     for (arguments, wanted) in table {
         let failure = resolve(arguments).unwrap_err();
@@ -114,4 +136,18 @@ fn files_for_tls_that_are_not_there_are_told_before_anything_is_done() {
         format!("{:#}", failure.error).contains("/none/c"),
         "{failure}"
     );
+}
+
+#[test]
+fn a_proxy_listens_on_any_free_port_of_loopback_or_on_the_one_that_is_named() {
+    let proxy = ["--manager", "[::1]:7080", "--mode=proxy"];
+    for (more, listens) in [
+        (None, "127.0.0.1:0"),
+        (Some("--proxy-listen=127.0.0.1:1080"), "127.0.0.1:1080"),
+        (Some("--proxy-listen=[::1]:1080"), "[::1]:1080"),
+    ] {
+        let arguments: Vec<_> = proxy.into_iter().chain(more).collect();
+        let config = resolve(&arguments).unwrap();
+        assert_eq!(config.proxy_listen.to_string(), listens);
+    }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, bail, ensure};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
-use kubebridge_proto::flow;
+use kubebridge_proto::flow::{self, ReadAhead};
 use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::crypto::ring::default_provider;
@@ -80,14 +80,14 @@ impl Secure {
         Ok(endpoint.connect_with_connector(once).await?)
     }
 
-    async fn handshake(&self, alpn: &[u8]) -> anyhow::Result<TlsStream<TcpStream>> {
+    async fn handshake(&self, alpn: &[u8]) -> anyhow::Result<TlsStream<ReadAhead<TcpStream>>> {
         let mut config = self.files.config()?;
         config.alpn_protocols = vec![alpn.to_vec()];
         let name = ServerName::try_from(self.address.host.clone())?;
         let tcp = self.dial().await?;
         tcp.set_nodelay(true)?;
         let stream = TlsConnector::from(Arc::new(config))
-            .connect(name, tcp)
+            .connect(name, ReadAhead::new(tcp))
             .await
             .context("TLS handshake failed")?;
         ensure!(

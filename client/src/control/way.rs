@@ -35,6 +35,12 @@ impl Place {
         Self(name.into())
     }
 
+    /// Whether the way cannot tell one manager from another, if there are several behind it.
+    #[must_use]
+    pub fn is_unnamed(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the name, empty where the way knows one manager only.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -34,6 +34,9 @@ pub(super) struct Counters {
     pub(super) moved: Counter,
     /// Flows that were reset because no other connection came in time.
     pub(super) lost: Counter,
+    /// Flows that were reset by the laptop's program, and by the far end.
+    pub(super) reset_here: Counter,
+    pub(super) reset_there: Counter,
     /// Connections that were replaced.
     pub(super) replaced: Counter,
     /// Datagrams dropped where the way is slow.
@@ -62,8 +65,11 @@ impl Counters {
     pub(super) fn note_end(&self, ended: &Ended) {
         self.sent.add_many(ended.sent);
         self.received.add_many(ended.received);
-        if ended.how == How::Lost {
-            self.lost.add();
+        match ended.how {
+            How::LocalReset => self.reset_here.add(),
+            How::PeerReset => self.reset_there.add(),
+            How::Lost | How::Broken => self.lost.add(),
+            How::Finished | How::Idle | How::Refused => {}
         }
     }
 
@@ -76,5 +82,37 @@ impl Counters {
             .map(|(reason, counter)| (reason, counter.read()))
             .filter(|(_, count)| *count > 0)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f2_ends_that_are_none_are_counted_by_whose_they_were() {
+        let counters = Counters::default();
+        for (how, times) in [
+            (How::Finished, 1),
+            (How::LocalReset, 2),
+            (How::PeerReset, 3),
+            (How::Lost, 4),
+            (How::Broken, 5),
+            (How::Idle, 6),
+            (How::Refused, 7),
+        ] {
+            for _ in 0..times {
+                counters.note_end(&Ended {
+                    sent: 1,
+                    received: 0,
+                    reached: 0,
+                    how,
+                });
+            }
+        }
+
+        let resets = [&counters.reset_here, &counters.reset_there, &counters.lost];
+        assert_eq!(resets.map(Counter::read), [2, 3, 9]);
+        assert_eq!(counters.sent.read(), 28);
     }
 }

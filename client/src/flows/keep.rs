@@ -77,7 +77,7 @@ impl Keeper {
         let waiting = self.shared.waiting();
         self.troubles
             .retain(|place, _| *place == home || waiting.contains(place));
-        for action in plan(&seen, &home, &waiting) {
+        for action in plan(&seen, &home, &waiting, self.shared.most) {
             match action {
                 Action::Open(place) => self.open(place),
                 Action::Close(id) => {
@@ -201,7 +201,8 @@ async fn live(shared: Arc<Shared>, id: u64, place: Place) -> Over {
                 shared.note_reachable(&connection.place);
                 shared.ready.send_modify(|all| all.push(connection));
             };
-            Connection::run(id, place, io, ready).await
+            let session = shared.session.borrow().id.clone();
+            Connection::run(id, place, io, &session, ready).await
         }
     };
     Over {

@@ -104,7 +104,7 @@ impl Flows {
     }
 
     async fn try_open(&self, protocol: Protocol, to: SocketAddr) -> Result<Opened, Failure> {
-        let mut held = self.shared.admit()?;
+        let mut held = self.shared.admit(protocol)?;
         let mut deadline = Instant::now() + CONNECTION;
         for _ in 0..TRIES {
             let finding = self.shared.connection();
@@ -128,6 +128,12 @@ impl Flows {
                         stream,
                         held,
                     });
+                }
+                // Behind a balancer it may be another manager's: the next one has to be ours.
+                Err(Some(failure))
+                    if failure.kind == FailureKind::Session && connection.place.is_unnamed() =>
+                {
+                    self.shared.put_aside(&connection);
                 }
                 Err(Some(failure)) if failure.kind == FailureKind::Session => {
                     if !self.wait_for_another_session(&open.session).await {

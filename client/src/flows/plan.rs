@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::control::way::Place;
 
-/// The most data connections of a session: four carry what a lossy path takes, and more would be
-/// unfair to others on it.
-const MOST: usize = 4;
 /// A connection beyond the first that carried nothing for this long is dropped.
 const QUIET: Duration = Duration::from_secs(30);
 
@@ -41,8 +38,14 @@ pub(super) enum Action {
     },
 }
 
-/// Decides what to do. `home` is where new flows go, `waiting` are places that flows wait for.
-pub(super) fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec<Action> {
+/// Decides what to do. `home` is where new flows go, `waiting` are places that flows wait for,
+/// `most` connections may lead home.
+pub(super) fn plan(
+    connections: &[Seen],
+    home: &Place,
+    waiting: &[Place],
+    most: usize,
+) -> Vec<Action> {
     let mut actions = Vec::new();
     for place in waiting.iter().filter(|place| *place != home) {
         if !connections.iter().any(|one| one.place == *place) {
@@ -53,10 +56,11 @@ pub(super) fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec
         .iter()
         .filter(|one| one.place == *home)
         .collect();
-    let missing = wanted(&at_home).saturating_sub(at_home.len());
+    let missing = wanted(&at_home, most).saturating_sub(at_home.len());
     actions.extend((0..missing).map(|_| Action::Open(home.clone())));
     if missing == 0 {
-        actions.extend(unevenness(&at_home).map(|from| Action::Move { from }));
+        let uneven = unevenness(&at_home).into_iter();
+        actions.extend(uneven.map(|from| Action::Move { from }));
         actions.extend(superfluous(&at_home).map(Action::Close));
     }
     let elsewhere = connections.iter().filter(|one| {
@@ -66,20 +70,35 @@ pub(super) fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec
     actions
 }
 
-fn wanted(connections: &[&Seen]) -> usize {
+fn wanted(connections: &[&Seen], most: usize) -> usize {
     let busy: usize = connections.iter().map(|one| one.busy).sum();
     let for_busy = if busy >= 2 { busy } else { 1 };
     let is_lossy = busy > 0 && connections.iter().any(|one| one.is_lossy);
-    let for_loss = if is_lossy { MOST } else { 1 };
-    for_busy.max(for_loss).min(MOST)
+    let for_loss = if is_lossy { most } else { 1 };
+    for_busy.max(for_loss).min(most)
 }
 
-/// The connection that has at least two busy flows more than another.
-fn unevenness(connections: &[&Seen]) -> Option<u64> {
-    let ready = || connections.iter().filter(|one| one.is_ready);
-    let most = ready().max_by_key(|one| one.busy)?;
-    let least = ready().min_by_key(|one| one.busy)?;
-    (most.busy >= least.busy + 2).then_some(most.id)
+/// The connections with busy flows that others have room for: one for each flow to move, so that
+/// none has two more than another. All at once, as soon as all connections are there: what moves
+/// stands still for a round trip, so that it shall not move twice.
+fn unevenness(connections: &[&Seen]) -> Vec<u64> {
+    let mut moves = Vec::new();
+    if connections.iter().any(|one| !one.is_ready) {
+        return moves;
+    }
+    let mut loads: Vec<_> = connections.iter().map(|one| (one.busy, one.id)).collect();
+    loop {
+        loads.sort_unstable();
+        let [least, .., most] = loads.as_mut_slice() else {
+            return moves;
+        };
+        if most.0 < least.0 + 2 {
+            return moves;
+        }
+        moves.push(most.1);
+        most.0 -= 1;
+        least.0 += 1;
+    }
 }
 
 /// Connections beyond the first that nobody uses.
@@ -104,6 +123,10 @@ pub(super) fn least_loaded(connections: &[Seen], place: &Place) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plan(connections: &[Seen], home: &Place, waiting: &[Place]) -> Vec<Action> {
+        super::plan(connections, home, waiting, 4)
+    }
 
     fn home() -> Place {
         Place::named("new")
@@ -130,6 +153,16 @@ mod tests {
     }
 
     #[test]
+    fn there_are_no_more_connections_than_there_may_be() {
+        let lossy = Seen {
+            is_lossy: true,
+            ..seen(1, 100, 50)
+        };
+        assert_eq!(super::plan(&[lossy], &home(), &[], 1), []);
+        assert_eq!(super::plan(&[seen(1, 9, 9)], &home(), &[], 3).len(), 2);
+    }
+
+    #[test]
     fn a_busy_flow_on_a_lossy_connection_gets_the_others_company() {
         let lossy = |busy| Seen {
             is_lossy: true,
@@ -152,7 +185,14 @@ mod tests {
     #[test]
     fn busy_flows_are_spread_and_others_stay() {
         let uneven = [seen(1, 9, 3), seen(2, 0, 0), seen(3, 500, 0)];
-        assert_eq!(plan(&uneven, &home(), &[]), [Action::Move { from: 1 }]);
+        let moves = [Action::Move { from: 1 }, Action::Move { from: 1 }];
+        assert_eq!(plan(&uneven, &home(), &[]), moves);
+        let opening = Seen {
+            is_ready: false,
+            ..seen(4, 0, 0)
+        };
+        let [one, two, three] = uneven;
+        assert_eq!(plan(&[one, two, three, opening], &home(), &[]), []);
         let even = [seen(1, 9, 2), seen(2, 0, 1), seen(3, 500, 1)];
         assert_eq!(plan(&even, &home(), &[]), [Action::Open(home())]);
     }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use kubebridge_proto::flow::{Attached, Budget, Meter, Open};
+use kubebridge_proto::flow::{Attached, Budget, Meter, Open, Protocol};
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Failure;
+use super::abrupt::Abrupt;
 use super::connection::Connection;
 use super::counters::Counters;
 use super::plan::{Seen, least_loaded};
@@ -22,16 +23,20 @@ const FLOWS: usize = 1024;
 const MEMORY: usize = 64 * 1024 * 1024;
 /// Attempts that fail before a manager that is not the session's any longer counts as gone.
 const GONE: u32 = 2;
-/// What a flow has to move between two looks to be busy: a quarter of a second of 4 Mbit/s.
-const BUSY: u64 = 128 * 1024;
+/// What a flow has to move between two looks to be busy: a quarter of a second of 1 Mbit/s. One of
+/// four has little more of a connection that loses a packet in a hundred.
+const BUSY: u64 = 32 * 1024;
 
 /// Shared by all parts of a session's data plane.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) way: Arc<dyn Way>,
     pub(super) session: watch::Receiver<SessionInfo>,
+    /// The most connections to one place.
+    pub(super) most: usize,
     pub(super) memory: Budget,
     pub(super) counters: Counters,
+    pub(super) abrupt: Abrupt,
     /// Connections that have echoed.
     pub(super) ready: watch::Sender<Vec<Arc<Connection>>>,
     flows: Mutex<BTreeMap<u64, Arc<Entry>>>,
@@ -54,6 +59,8 @@ pub(super) struct Unanswered;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) meter: Meter,
+    /// Whether it can go on over another connection, which datagrams cannot.
+    can_move: bool,
     connection: AtomicU64,
     /// What its meter said at the last look, and whether it moved much before that.
     looked: AtomicU64,
@@ -92,12 +99,18 @@ impl Entry {
 }
 
 impl Shared {
-    pub(super) fn new(way: Arc<dyn Way>, session: watch::Receiver<SessionInfo>) -> Self {
+    pub(super) fn new(
+        way: Arc<dyn Way>,
+        session: watch::Receiver<SessionInfo>,
+        most: usize,
+    ) -> Self {
         Self {
             way,
             session,
+            most,
             memory: Budget::new(MEMORY),
             counters: Counters::default(),
+            abrupt: Abrupt::default(),
             ready: watch::Sender::new(Vec::new()),
             flows: Mutex::default(),
             next: AtomicU64::new(0),
@@ -130,12 +143,13 @@ impl Shared {
     }
 
     /// Takes a place for one more flow.
-    pub(super) fn admit(self: &Arc<Self>) -> Result<Held, Failure> {
+    pub(super) fn admit(self: &Arc<Self>, protocol: Protocol) -> Result<Held, Failure> {
         let most = self.session.borrow().limits.flows;
         let most = most.map_or(FLOWS, |most| most as usize);
         let id = self.number();
         let entry = Arc::new(Entry {
             meter: Meter::default(),
+            can_move: protocol == Protocol::Tcp,
             connection: AtomicU64::new(u64::MAX),
             looked: AtomicU64::new(0),
             is_busy: AtomicBool::new(false),
@@ -146,6 +160,10 @@ impl Shared {
             return Err(Failure::Full);
         }
         flows.insert(id, Arc::clone(&entry));
+        if flows.len() == 1 {
+            // The keeper looks at flows only while there are any.
+            self.demand.notify_one();
+        }
         Ok(Held {
             shared: Arc::clone(self),
             id,
@@ -194,6 +212,14 @@ impl Shared {
             }
             Unanswered
         })
+    }
+
+    /// Has no further flows go over a connection, whose manager does not know the session; those it
+    /// has go on.
+    pub(super) fn put_aside(&self, connection: &Connection) {
+        self.ready
+            .send_modify(|ready| ready.retain(|one| one.id != connection.id));
+        connection.put_aside();
     }
 
     /// Waits for a connection to where a flow lives; `None` when that manager is gone.
@@ -273,7 +299,8 @@ impl Shared {
     pub(super) fn move_one(&self, from: u64) {
         let flows = self.flows.lock();
         let entry = flows.values().find(|entry| {
-            entry.is_busy.load(Ordering::Relaxed)
+            entry.can_move
+                && entry.is_busy.load(Ordering::Relaxed)
                 && entry.connection.load(Ordering::Relaxed) == from
         });
         if let Some(entry) = entry {
@@ -301,8 +328,7 @@ impl Held {
     /// Puts the flow on a connection, off the one before.
     pub(super) fn put_on(&mut self, connection: Option<Arc<Connection>>) {
         if let Some(before) = self.on.take() {
-            before.flows.fetch_sub(1, Ordering::Relaxed);
-            before.note_use();
+            before.note_left();
         }
         let id = connection.as_ref().map_or(u64::MAX, |on| on.id);
         self.entry.connection.store(id, Ordering::Relaxed);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
+use super::abrupt::AbruptStatus;
 use super::shared::Shared;
 
 /// One data connection.
@@ -16,6 +18,9 @@ pub struct ConnectionStatus {
     pub flows: usize,
     /// The last echo's time, in microseconds.
     pub round_trip_micros: u64,
+    /// Milliseconds since it last echoed, or octets came in an echo's place.
+    #[serde(default)]
+    pub echo_age_millis: u64,
     /// Octets sent.
     pub sent: u64,
     /// Octets received.
@@ -35,8 +40,14 @@ pub struct FlowsStatus {
     pub resumed: u64,
     /// Of these, moved to spread the load.
     pub moved: u64,
-    /// Flows reset because no other connection came in time.
+    /// Flows reset because no other connection came in time, or the manager broke the protocol.
     pub lost: u64,
+    /// Flows that the laptop's programs reset.
+    #[serde(default)]
+    pub reset_here: u64,
+    /// Flows that their far ends reset.
+    #[serde(default)]
+    pub reset_there: u64,
     /// Connections replaced.
     pub replaced: u64,
     /// Datagrams dropped because a queue was full.
@@ -47,6 +58,9 @@ pub struct FlowsStatus {
     pub received: u64,
     /// Why flows were not opened, and how often.
     pub failures: BTreeMap<String, u64>,
+    /// Destinations that reset connections before they had said anything.
+    #[serde(default)]
+    pub abrupt: Vec<AbruptStatus>,
 }
 
 impl FlowsStatus {
@@ -58,6 +72,7 @@ impl FlowsStatus {
             flows: connection.flows.load(Ordering::Relaxed),
             round_trip_micros: u64::try_from(connection.round_trip().as_micros())
                 .unwrap_or(u64::MAX),
+            echo_age_millis: u64::try_from(connection.echo_age().as_millis()).unwrap_or(u64::MAX),
             sent: connection.octets().sent(),
             received: connection.octets().received(),
         });
@@ -69,6 +84,8 @@ impl FlowsStatus {
             resumed: counters.resumed.read(),
             moved: counters.moved.read(),
             lost: counters.lost.read(),
+            reset_here: counters.reset_here.read(),
+            reset_there: counters.reset_there.read(),
             replaced: counters.replaced.read(),
             dropped_datagrams: counters.dropped.read(),
             sent: counters.sent.read(),
@@ -77,6 +94,7 @@ impl FlowsStatus {
                 .into_iter()
                 .map(|(reason, count)| (reason.to_owned(), count))
                 .collect(),
+            abrupt: shared.abrupt.status(Instant::now()),
         }
     }
 }

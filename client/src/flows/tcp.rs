@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kubebridge_proto::flow::{
-    Attached, Ended, FailureKind, Local, Open, Reattach, carry, resumed_at, verdict,
+    Attached, Ended, FailureKind, How, Local, Open, Reattach, carry, resumed_at, verdict,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::TcpFlow;
 use super::shared::Held;
@@ -41,9 +41,13 @@ impl TcpFlow for Flow {
             } = *self;
             let shared = Arc::clone(&held.shared);
             let entry = Arc::clone(&held.entry);
+            let destination = open.destination;
             let again = Again { open, place, held };
             let ended = carry(local, stream, again, &shared.memory, &entry.meter).await;
             shared.counters.note_end(&ended);
+            if ended.how == How::PeerReset && ended.received == 0 {
+                shared.abrupt.note(destination, Instant::now());
+            }
             tracing::debug!(?ended, "flow over");
             ended
         }

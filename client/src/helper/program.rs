@@ -25,7 +25,7 @@ struct Held {
 /// # Errors
 ///
 /// It is gone, or somebody else can change it; exit code 77.
-pub(super) fn own() -> Result<PathBuf, Failure> {
+pub(crate) fn own() -> Result<PathBuf, Failure> {
     let refused = |words: String| {
         Failure::message(Exit::Privilege, words)
             .with_hint("install kubebridge where only you or root can write, or run it with sudo")

@@ -3,15 +3,18 @@
 //! Asks the session's resolver and the manager, and what is known of the routes. It sends nothing by
 //! the routes themselves: that would tell of the program that asks, and not of the way.
 
+mod advice;
+mod judge;
+mod target;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use futures::future::join_all;
 use kubebridge_dns::message;
 use kubebridge_dns::name::{Name, RecordType, ResponseCode};
-use kubebridge_platform::net::IpNet;
 use kubebridge_proto::explain::Freshness;
-use kubebridge_proto::flow::{FailureKind, Protocol};
-use kubebridge_proto::probe::{Endpoints, Probed, Service, Verdict};
+use kubebridge_proto::flow::Protocol;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -19,34 +22,65 @@ use super::report::micros;
 use super::{Inquiry, resolvable};
 use crate::control::calls::CallError;
 use crate::inquiry::Question;
-use crate::proxy::{Host, Target};
+use crate::proxy::Host;
 use crate::status::RoutingReport;
-use crate::status::routing::HostRouteReport;
 use crate::zones::Destination;
+use judge::{overall, route, told};
+
+pub use target::PathTarget;
 
 /// The verdict on a way that leads there.
 pub const REACHABLE: &str = "reachable";
 /// The verdict on a destination that is not the cluster's.
 pub const OUTSIDE: &str = "outside";
+/// The verdict on a way for datagrams that nobody refused and nobody answered.
+pub const UNANSWERED: &str = "unanswered";
+/// The verdict on a name with addresses that are reachable and others that are not.
+pub const PARTLY: &str = "partly";
+/// The verdict on an address in a network of the cluster that this session does not route.
+pub const LEFT_OUT: &str = "left-out";
+
+/// The verdict on a connection that is made and ended before anything is said.
+pub const RESET_AT_ONCE: &str = "reset-at-once";
+
+/// Addresses of one name that are tried: a headless Service may have thousands.
+const MOST_TRIED: usize = 8;
 
 /// The way to a destination.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct PathReport {
     /// The session's id.
     pub session: String,
-    /// The destination, `HOST:PORT`.
+    /// The destination, `HOST:PORT`, with `/udp` for datagrams.
     pub target: String,
-    /// `reachable`, `outside` (this machine connects by itself), or the first thing in the way:
-    /// `no-such-name`, `not-resolved`, `no-route`, `denied`, `no-ready-endpoints`, `refused`,
-    /// `timeout`, `host-unreachable`, `network-unreachable`, `limit`, `session`, `gone`,
-    /// `internal`, `manager-unreachable` or `not-told`.
+    /// `reachable`, `outside` (this machine connects by itself), `unanswered` (datagrams: neither
+    /// refused nor answered), `partly` (some of its addresses are reachable), or the first thing in
+    /// the way: `no-such-name`, `not-resolved`, `no-route`, `left-out`, `denied`,
+    /// `no-ready-endpoints`, `refused`, `timeout`, `host-unreachable`, `network-unreachable`, `reset-at-once`,
+    /// `limit`, `session`, `gone`, `internal`, `manager-unreachable` or `not-told`.
     pub verdict: String,
     /// What helps, where something is in the way.
     pub help: Option<String>,
-    /// The steps, in order.
+    /// The steps, in order: the name's, and those of the first address.
     pub steps: Vec<PathStep>,
+    /// Each address that was tried, in the order programs get them in.
+    #[serde(default)]
+    pub addresses: Vec<AddressReport>,
     /// How long it took in all.
     pub took_micros: u64,
+}
+
+/// The way to one address of a destination.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct AddressReport {
+    /// The address.
+    pub address: IpAddr,
+    /// What it comes to, in the words of the whole verdict.
+    pub verdict: String,
+    /// What helps, where something is in the way.
+    pub help: Option<String>,
+    /// The steps from the route on.
+    pub steps: Vec<PathStep>,
 }
 
 /// One step.
@@ -66,6 +100,12 @@ pub struct PathStep {
 const OK: &str = "ok";
 const UNKNOWN: &str = "unknown";
 
+/// Whether nothing is known to be in the way.
+#[must_use]
+pub fn is_well(verdict: &str) -> bool {
+    [REACHABLE, OUTSIDE, UNANSWERED].contains(&verdict)
+}
+
 impl PathStep {
     fn new(step: &str, verdict: &str, detail: impl Into<String>, took: Option<Duration>) -> Self {
         Self {
@@ -84,7 +124,7 @@ impl PathStep {
 /// Where a name leads.
 struct Found {
     step: PathStep,
-    address: Option<IpAddr>,
+    addresses: Vec<IpAddr>,
     destination: Destination,
 }
 
@@ -93,44 +133,69 @@ impl Inquiry {
     pub async fn path(
         &self,
         session: &str,
-        target: &Target,
+        asked: &PathTarget,
         routing: &RoutingReport,
     ) -> PathReport {
         let begun = Instant::now();
+        let PathTarget { target, protocol } = asked;
         let mut steps = Vec::new();
-        let (address, destination) = match &target.host {
-            Host::Address(address) => (Some(*address), Destination::Cluster),
+        let (addresses, destination) = match &target.host {
+            Host::Address(address) => (vec![*address], Destination::Cluster),
             Host::Name(name) => {
                 let found = self.name(name).await;
                 steps.push(found.step);
-                (found.address, found.destination)
+                (found.addresses, found.destination)
             }
         };
-        let mut help = None;
-        if let Some(address) = address {
-            let is_by_name = matches!(target.host, Host::Name(_));
-            let route = route(routing, address, destination, is_by_name);
-            let is_outside = route.verdict == OUTSIDE;
-            steps.push(route);
-            if !is_outside {
-                help = self
-                    .probe(SocketAddr::new(address, target.port), &mut steps)
-                    .await;
-            }
+        let is_by_name = matches!(target.host, Host::Name(_));
+        let ways = addresses.iter().take(MOST_TRIED).map(|address| async move {
+            let route = route(routing, *address, destination, is_by_name);
+            let to = SocketAddr::new(*address, target.port);
+            self.address(*protocol, to, route).await
+        });
+        let mut addresses = join_all(ways).await;
+        for one in &mut addresses {
+            let own = advice::help_for(&one.verdict, &target.host);
+            one.help = one.help.take().or(own);
         }
-        let verdict = verdict(&steps);
-        let own = help_for(&verdict, target);
+        let (verdict, help) = match addresses.as_slice() {
+            [] => {
+                let verdict = judge::verdict(&steps);
+                let help = advice::help_for(&verdict, &target.host);
+                (verdict, help)
+            }
+            some => overall(some),
+        };
+        steps.extend(addresses.iter().take(1).flat_map(|one| one.steps.clone()));
         PathReport {
             session: session.to_owned(),
-            target: target.to_string(),
-            help: help.filter(|_| verdict != REACHABLE).or(own),
+            target: asked.to_string(),
             verdict,
+            help,
             steps,
+            addresses,
             took_micros: micros(begun.elapsed()),
         }
     }
 
-    /// Resolves a name as programs do: its IPv4 address, or else the other one.
+    /// Follows the way to one address, whose route is known.
+    async fn address(&self, protocol: Protocol, to: SocketAddr, route: PathStep) -> AddressReport {
+        let is_ours = ![OUTSIDE, LEFT_OUT].contains(&route.verdict.as_str());
+        let mut steps = vec![route];
+        let help = match is_ours {
+            true => self.probe(protocol, to, &mut steps).await,
+            false => None,
+        };
+        let verdict = judge::verdict(&steps);
+        AddressReport {
+            address: to.ip(),
+            help: help.filter(|_| verdict != REACHABLE),
+            verdict,
+            steps,
+        }
+    }
+
+    /// Resolves a name as programs do: its IPv4 addresses, then the others.
     async fn name(&self, name: &Name) -> Found {
         let begun = Instant::now();
         let mut destination = Destination::NoSuchName;
@@ -153,13 +218,17 @@ impl Inquiry {
             let parsed = explained.reply.as_deref().map(message::answers);
             if let Some(Ok(parsed)) = parsed {
                 code = Some(parsed.code);
-                addresses = parsed.addresses().collect();
+                addresses.extend(parsed.addresses());
             }
-            if !addresses.is_empty() || code != Some(ResponseCode::NOERROR) {
+            if code != Some(ResponseCode::NOERROR) {
                 break;
             }
         }
-        let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        let mut texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        if texts.len() > MOST_TRIED {
+            let more = texts.split_off(MOST_TRIED).len();
+            texts.push(format!("{more} more that are not tried"));
+        }
         let (verdict, detail) = match code {
             _ if !texts.is_empty() => (OK, format!("{} ({words})", texts.join(", "))),
             Some(ResponseCode::NOERROR | ResponseCode::NXDOMAIN) => {
@@ -170,17 +239,22 @@ impl Inquiry {
         };
         Found {
             step: PathStep::new("name", verdict, detail, Some(begun.elapsed())),
-            address: addresses.first().copied(),
+            addresses,
             destination,
         }
     }
 
     /// Has the manager judge and dial; returns what helps.
-    async fn probe(&self, to: SocketAddr, steps: &mut Vec<PathStep>) -> Option<String> {
+    async fn probe(
+        &self,
+        protocol: Protocol,
+        to: SocketAddr,
+        steps: &mut Vec<PathStep>,
+    ) -> Option<String> {
         let begun = Instant::now();
-        match self.calls.probe(Protocol::Tcp, to).await {
+        match self.calls.probe(protocol, to).await {
             Ok(probed) => {
-                let (told, help) = told(to, &probed, begun.elapsed());
+                let (told, help) = told(protocol, to, &probed, begun.elapsed());
                 steps.extend(told);
                 help
             }
@@ -195,172 +269,6 @@ impl Inquiry {
             }
         }
     }
-}
-
-/// What is first in the way; whoever was connected needs no endpoint that is ready.
-fn verdict(steps: &[PathStep]) -> String {
-    let is_connected = |step: &&PathStep| step.step == "dial" && step.verdict == OK;
-    let mut before = steps.iter().take_while(|step| !is_connected(step));
-    let first = before.find(|step| step.is_in_the_way());
-    first.map_or_else(|| REACHABLE.to_owned(), |step| step.verdict.clone())
-}
-
-/// Whether this machine sends packets for an address to the session.
-fn route(
-    routing: &RoutingReport,
-    address: IpAddr,
-    destination: Destination,
-    is_by_name: bool,
-) -> PathStep {
-    let has = |network: &str| {
-        let net = network.parse::<IpNet>();
-        net.is_ok_and(|net| net.contains(address))
-            || network.parse::<IpAddr>().is_ok_and(|one| one == address)
-    };
-    let (verdict, detail) = if let Some(hole) = routing.holes.iter().find(|one| has(&one.network)) {
-        let detail = format!("{} is left alone: {}", hole.network, hole.reason);
-        ("no-route", detail)
-    } else if !routing.applied && destination != Destination::Originals {
-        let detail = "no routes are set: programs get there by `kubebridge forward` or the proxy";
-        (UNKNOWN, detail.to_owned())
-    } else if let Some(net) = routing.networks.iter().find(|one| has(&one.network)) {
-        (OK, format!("{} ({})", net.network, net.purposes.join(", ")))
-    } else if let Some(host) = routing.hosts.iter().find(|one| has(&one.address)) {
-        let HostRouteReport {
-            address,
-            name,
-            seconds,
-        } = host;
-        (OK, format!("{address} for {name}, {seconds} s more"))
-    } else if destination == Destination::Originals {
-        let detail = "not the cluster's: this machine connects by itself";
-        (OUTSIDE, detail.to_owned())
-    } else if is_by_name {
-        let detail = "in no network of the session: routed when a program asks for the name";
-        (UNKNOWN, detail.to_owned())
-    } else {
-        let detail = format!("{address} is in no network of the session");
-        ("no-route", detail)
-    };
-    PathStep::new("route", verdict, detail, None)
-}
-
-/// What the manager says, as steps, and what helps.
-fn told(to: SocketAddr, probed: &Probed, took: Duration) -> (Vec<PathStep>, Option<String>) {
-    let dialled = probed.dial.as_ref();
-    let asking = took.saturating_sub(dialled.map_or(Duration::ZERO, |dial| dial.took));
-    let of = probed.service.as_ref().map_or_else(String::new, |service| {
-        format!(", service {}.{}", service.name, service.namespace)
-    });
-    let word = match &probed.verdict {
-        Verdict::Denied(word) => {
-            let step = PathStep::new("egress", "denied", format!("{word}{of}"), Some(asking));
-            return (vec![step], Some(denied(word)));
-        }
-        Verdict::Allowed(word) => word,
-    };
-    let mut steps = vec![PathStep::new(
-        "egress",
-        OK,
-        format!("{word}{of}"),
-        Some(asking),
-    )];
-    let none_ready = probed.service.as_ref().is_some_and(has_none_ready);
-    let mut help = None;
-    match dialled.map(|dial| (dial, dial.failure.as_ref())) {
-        None => steps.push(PathStep::new("dial", UNKNOWN, "not dialled", None)),
-        Some((dial, None)) => {
-            let step = PathStep::new("dial", OK, to.to_string(), Some(dial.took));
-            steps.push(step);
-        }
-        Some((dial, Some(failure))) => {
-            // Nodes refuse or drop what goes to a Service that has nobody behind it.
-            let verdict = match failure.kind {
-                FailureKind::Refused | FailureKind::Timeout | FailureKind::HostUnreachable
-                    if none_ready =>
-                {
-                    "no-ready-endpoints"
-                }
-                kind => kind.word(),
-            };
-            help = Some(failed(verdict, probed.service.as_ref()));
-            let detail = format!("{to}: {failure}");
-            steps.push(PathStep::new("dial", verdict, detail, Some(dial.took)));
-        }
-    }
-    if let Some(service) = &probed.service {
-        steps.push(endpoints(service));
-    }
-    (steps, help)
-}
-
-fn has_none_ready(service: &Service) -> bool {
-    matches!(service.endpoints, Endpoints::Known { ready: 0, .. })
-}
-
-fn endpoints(service: &Service) -> PathStep {
-    let (verdict, detail) = match &service.endpoints {
-        Endpoints::Known { ready: 0, total } => {
-            ("no-ready-endpoints", format!("0 of {total} ready"))
-        }
-        Endpoints::Known { ready, total } => (OK, format!("{ready} of {total} ready")),
-        Endpoints::Unknown(why) => (UNKNOWN, why.clone()),
-    };
-    PathStep::new("endpoints", verdict, detail, None)
-}
-
-/// What helps against a denial.
-fn denied(word: &str) -> String {
-    match word {
-        "namespace-not-granted" => {
-            "the session has no right to that namespace: kubebridge namespace add NAMESPACE"
-        }
-        "no-such-port" => "the service has no such port: kubectl get service shows those it has",
-        _ => {
-            "the manager's --egress does not allow it: reach it by a service, or ask whoever runs the manager"
-        }
-    }
-    .to_owned()
-}
-
-/// What helps against a dial that failed.
-fn failed(verdict: &str, service: Option<&Service>) -> String {
-    let (namespace, name) = service.map_or(("NAMESPACE", "SERVICE"), |service| {
-        (service.namespace.as_str(), service.name.as_str())
-    });
-    match verdict {
-        "no-ready-endpoints" => format!(
-            "no pod of the service is ready: kubectl -n {namespace} get endpointslices -l kubernetes.io/service-name={name}"
-        ),
-        "refused" => {
-            "nothing listens there: compare the service's targetPort with what the container listens on; a mesh may refuse what has no certificate of its own".to_owned()
-        }
-        "timeout" => format!(
-            "packets are dropped: a NetworkPolicy of {namespace} has to admit the traffic-manager's pod, and a service mesh with strict mTLS has to except the port"
-        ),
-        "host-unreachable" | "network-unreachable" => {
-            "the manager's pod has no way there: see the cluster's network".to_owned()
-        }
-        "limit" => "too many connections of this session: close some, or try again".to_owned(),
-        "session" | "gone" => "the session is being renewed: try again".to_owned(),
-        _ => "the manager's log tells more".to_owned(),
-    }
-}
-
-/// What helps where the laptop's side says what is wrong.
-fn help_for(verdict: &str, target: &Target) -> Option<String> {
-    Some(match verdict {
-        "no-such-name" => "kubebridge routes shows the services of the session".to_owned(),
-        "not-resolved" => format!(
-            "kubebridge dns trace {} tells how it was asked",
-            target.host
-        ),
-        "no-route" => "connect with --include-cidr to reach it, or by another name".to_owned(),
-        "manager-unreachable" => "kubebridge status tells why".to_owned(),
-        "not-told" => "upgrade the traffic-manager: kubebridge upgrade".to_owned(),
-        "no-ready-endpoints" => "kubectl get endpointslices shows who is not ready".to_owned(),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::path::PathReport;
+use super::path::{OUTSIDE, PathReport, PathStep};
 use super::report::{
     AnswerReport, FlushReport, QueryReport, StepReport, TraceReport, UpstreamReport,
     UpstreamsReport,
@@ -70,18 +70,39 @@ pub(crate) fn query_text(report: &QueryReport) -> String {
 /// Shows the way to a destination.
 #[must_use]
 pub(crate) fn path_text(report: &PathReport) -> String {
-    let steps = report.steps.iter().map(|step| {
+    let row = |step: &PathStep, indent: &str| {
         let took = step
             .took_micros
             .map(|took| format!("{} ms", took as f64 / 1000.0));
-        let (name, verdict) = (step.step.clone(), step.verdict.clone());
-        [name, verdict, took.unwrap_or_default(), step.detail.clone()]
-    });
+        let name = format!("{indent}{}", step.step);
+        let (verdict, detail) = (step.verdict.clone(), step.detail.clone());
+        [name, verdict, took.unwrap_or_default(), detail]
+    };
+    let is_all_outside = report.verdict == OUTSIDE;
+    let mut rows: Vec<_> = match report.addresses.as_slice() {
+        several @ [_, _, ..] if !is_all_outside => {
+            let names = report.steps.iter().filter(|step| step.step == "name");
+            let names: Vec<_> = names.map(|step| row(step, "")).collect();
+            let groups = several.iter().flat_map(|one| {
+                let (address, verdict) = (one.address.to_string(), one.verdict.clone());
+                let head = [address, verdict, String::new(), String::new()];
+                let steps = one.steps.iter().map(|step| row(step, "  "));
+                std::iter::once(head).chain(steps)
+            });
+            names.into_iter().chain(groups).collect()
+        }
+        _ => report.steps.iter().map(|step| row(step, "")).collect(),
+    };
+    // A last row in the columns of the others.
+    let verdict = report.verdict.clone();
+    rows.push(["verdict".to_owned(), verdict, String::new(), String::new()]);
+    let label = rows.iter().map(|row| row[0].len()).max();
     let mut text = format!("{} (session {})\n", report.target, report.session);
-    text.push_str(&table(&steps.collect::<Vec<_>>()));
-    row(&mut text, "verdict", &report.verdict);
+    text.push_str(&table(&rows));
     if let Some(help) = &report.help {
-        row(&mut text, "help", help);
+        let label = label.unwrap_or_default();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<label$}  {help}", "help");
     }
     text
 }

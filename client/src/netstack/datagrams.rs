@@ -107,6 +107,11 @@ impl Datagrams {
         }
     }
 
+    /// Ends a flow whose program is gone; tells whether there was one.
+    pub(super) fn leave(&mut self, key: &DatagramKey) -> bool {
+        self.flows.remove(key).is_some()
+    }
+
     /// Forgets a flow that is over, unless a later one has its name.
     pub(super) fn end(&mut self, key: &DatagramKey, number: u64) {
         if self

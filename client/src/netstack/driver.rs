@@ -5,16 +5,17 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use kubebridge_dns::server::{Answering, Handler};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Settings;
+use super::counts::Counts;
 use super::datagrams::{Arrived, DatagramKey, Datagrams};
 use super::drops::{Drops, Reason};
 use super::flow::{Flow, Outcome, Wakes};
@@ -30,6 +31,9 @@ use crate::reachable::Reachable;
 /// How many packets are taken before flows are polled: one round's worth of work stays short.
 const BATCH: usize = 64;
 
+/// How long the device may take to take the last packets: less than the end may take in all.
+const LAST: Duration = Duration::from_millis(500);
+
 /// The longest packet there is.
 const LONGEST: usize = 65_535;
 
@@ -44,8 +48,8 @@ pub(super) struct Driver<Io, H> {
     pub(super) dns: Arc<Answering<H>>,
     pub(super) reachable: watch::Receiver<Arc<Reachable>>,
     pub(super) drops: Arc<Drops>,
-    /// How many flows there are, for `status`.
-    pub(super) open: Arc<AtomicUsize>,
+    /// For `status`.
+    pub(super) counts: Counts,
     pub(super) wakes: Arc<Wakes>,
     pub(super) fragments: Fragments,
     pub(super) gate: Gate,
@@ -95,7 +99,7 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
             self.take_batch(&mut buffer).await;
             self.poll_flows();
             self.flush().await;
-            self.open.store(self.flows(), Ordering::Relaxed);
+            self.counts.note(self.flows(), self.gate.len());
             match self.wait(&mut buffer, &shutdown).await {
                 Event::Packet(length) => self.take_packet(&buffer[..length]),
                 Event::DeviceFailed(error) => {
@@ -198,6 +202,21 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         .await;
     }
 
+    /// Polls flows and writes until all was said, as much at a time as there is room for.
+    async fn write_all(&mut self) {
+        loop {
+            self.poll_flows();
+            let Self {
+                io, outbox, drops, ..
+            } = self;
+            let Some(io) = io else { return };
+            poll_fn(|cx| poll_write(io, outbox, drops, cx)).await;
+            if self.blocked.is_empty() {
+                return;
+            }
+        }
+    }
+
     fn take_arrived(&mut self, first: Arrived) {
         self.arrived(first);
         for _ in 1..BATCH {
@@ -214,8 +233,8 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
         for flow in self.table.drain() {
             flow.abort();
         }
-        self.poll_flows();
-        self.flush().await;
+        // A device that takes nothing any longer is not waited for.
+        let _ = timeout(LAST, self.write_all()).await;
         if let Some(io) = self.io {
             // Where nobody waits for it, it is closed.
             let _ = self.returned.send(io);

@@ -5,6 +5,7 @@
 //! and the driver share the flow by a lock that is held for one call.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use smoltcp::iface::{
@@ -47,6 +48,10 @@ pub(super) struct Machine {
     capabilities: DeviceCapabilities,
     /// Whether the driver has been told to look at the flow.
     queued: bool,
+    /// Both ends have been said and the laptop has let go: no reset, whatever is still to be read.
+    has_finished: bool,
+    /// The driver has let go: smoltcp's time to wait would forget what is still to be read.
+    is_over: bool,
 }
 
 /// The flows that want to be polled.
@@ -133,6 +138,20 @@ impl Flow {
         self.with_socket(|socket| (socket.abort(), Change::Made));
     }
 
+    /// Resolves when the laptop has reset the flow, also while nothing is read or written.
+    pub(super) fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut machine = self.machine.lock();
+        let has_finished = machine.has_finished;
+        let socket = machine.socket();
+        match socket.state() {
+            State::Closed | State::Listen if !has_finished => Poll::Ready(()),
+            _ => {
+                socket.register_recv_waker(cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+
     /// Works on the socket for a stream.
     pub(super) fn with_socket<R>(
         self: &Arc<Self>,
@@ -210,6 +229,8 @@ impl Machine {
             handle,
             capabilities,
             queued: false,
+            has_finished: false,
+            is_over: false,
         }
     }
 
@@ -234,11 +255,15 @@ impl Machine {
             (State::SynReceived, State::Established | State::CloseWait) => {
                 socket.set_timeout(None);
             }
+            (State::LastAck | State::Closing, State::Closed) => self.has_finished = true,
             _ => {}
         }
     }
 
     fn poll(&mut self, now: StackInstant, out: &mut Outbox) -> Polled {
+        if self.is_over {
+            return Polled::Over;
+        }
         let mut wire = Wire {
             incoming: None,
             out,
@@ -256,12 +281,18 @@ impl Machine {
             (State::Closed, _) if said_all => Polled::Over,
             (_, Some(time)) if time <= now && out.is_full() => Polled::Blocked,
             // What comes late is answered by a reset, which nobody minds any more.
-            (State::TimeWait, _) => Polled::Over,
+            (State::TimeWait, _) => {
+                self.is_over = true;
+                Polled::Over
+            }
             (_, next) => Polled::Until(next),
         }
     }
 
     fn wants_poll(&mut self, now: StackInstant) -> bool {
+        if self.is_over {
+            return false;
+        }
         let next = self.interface.poll_at(now, &self.sockets);
         next.is_some_and(|time| time <= now)
     }

@@ -155,6 +155,12 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
     }
 
     fn take_icmp(&mut self, packet: &Packet<'_>) -> Result<(), Reason> {
+        if let Some(ends) = packet.refused() {
+            // The program is gone: so is the flow, that the far end be told, too.
+            let kind = Kind::Udp;
+            let is_known = self.datagrams.leave(&DatagramKey { kind, ends });
+            return is_known.then_some(()).ok_or(Reason::NoFlow);
+        }
         let identifier = replies::echo_request(packet).ok_or(Reason::Protocol)?;
         if self.is_own(packet.destination) {
             self.reply(replies::echoed(packet));

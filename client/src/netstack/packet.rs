@@ -12,8 +12,15 @@ use smoltcp::wire::{
 
 use super::drops::Reason;
 
+/// The length of an IPv4 header without options.
+const IPV4_HEADER: usize = 20;
 /// The length of an IPv6 header.
 const IPV6_HEADER: usize = 40;
+/// The type and code of an ICMP message that says that nobody has a port.
+const NO_PORT_V4: [u8; 2] = [3, 3];
+const NO_PORT_V6: [u8; 2] = [1, 4];
+/// The octets of an ICMP error before what it quotes.
+const ERROR_HEADER: usize = 8;
 /// The length of an IPv6 fragment header.
 const FRAGMENT_HEADER: usize = 8;
 
@@ -195,6 +202,25 @@ impl<'a> Packet<'a> {
         })
     }
 
+    /// Reads an ICMP message as the laptop's word that no program has the port a datagram was
+    /// for any more; returns the flow of that datagram.
+    pub(super) fn refused(&self) -> Option<FlowKey> {
+        let said = match self.source {
+            IpAddr::V4(_) => NO_PORT_V4,
+            IpAddr::V6(_) => NO_PORT_V6,
+        };
+        if !self.payload.starts_with(&said) {
+            return None;
+        }
+        let (from, to) = ends_of_quote(self.source, self.payload.get(ERROR_HEADER..)?)?;
+        // Nobody may speak of the flows of others.
+        let is_its = to.ip() == self.source && from.ip() == self.destination;
+        is_its.then_some(FlowKey {
+            source: to,
+            destination: from,
+        })
+    }
+
     /// Returns the flow a packet with these ports belongs to.
     pub(super) fn key(&self, source_port: u16, destination_port: u16) -> FlowKey {
         FlowKey {
@@ -202,6 +228,37 @@ impl<'a> Packet<'a> {
             destination: SocketAddr::new(self.destination, destination_port),
         }
     }
+}
+
+/// Reads from whom and for whom a quoted datagram was; the quote may end behind its ports.
+fn ends_of_quote(reporter: IpAddr, quote: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let (from, to, protocol, head): (IpAddr, IpAddr, _, _) = match reporter {
+        IpAddr::V4(_) => {
+            quote.get(..IPV4_HEADER)?;
+            let header = Ipv4Packet::new_unchecked(quote);
+            let ends = (header.src_addr(), header.dst_addr());
+            let head = usize::from(header.header_len());
+            (ends.0.into(), ends.1.into(), header.next_header(), head)
+        }
+        IpAddr::V6(_) => {
+            quote.get(..IPV6_HEADER)?;
+            let header = Ipv6Packet::new_unchecked(quote);
+            let ends = (header.src_addr(), header.dst_addr());
+            (
+                ends.0.into(),
+                ends.1.into(),
+                header.next_header(),
+                IPV6_HEADER,
+            )
+        }
+    };
+    let [a, b, c, d] = *quote.get(head..)?.first_chunk()?;
+    let port = |high, low| u16::from_be_bytes([high, low]);
+    let ends = (
+        SocketAddr::new(from, port(a, b)),
+        SocketAddr::new(to, port(c, d)),
+    );
+    (protocol == IpProtocol::Udp).then_some(ends)
 }
 
 fn protocol(number: IpProtocol) -> Protocol {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use smoltcp::socket::tcp::{RecvError, State};
+use smoltcp::socket::tcp::{RecvError, Socket, State};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::flow::{Change, Flow};
@@ -36,15 +36,12 @@ impl AsyncRead for FlowStream {
                 socket.register_recv_waker(cx.waker());
                 return (Poll::Pending, Change::None);
             }
-            match socket.recv_slice(buffer.initialize_unfilled()) {
+            match receive(socket, buffer) {
                 Ok(0) if buffer.remaining() > 0 => {
                     socket.register_recv_waker(cx.waker());
                     (Poll::Pending, Change::None)
                 }
-                Ok(read) => {
-                    buffer.advance(read);
-                    (Poll::Ready(Ok(())), Change::Read)
-                }
+                Ok(_) => (Poll::Ready(Ok(())), Change::Read),
                 Err(RecvError::Finished) => (Poll::Ready(Ok(())), Change::None),
                 Err(RecvError::InvalidState) => {
                     let reset = io::Error::from(io::ErrorKind::ConnectionReset);
@@ -110,16 +107,7 @@ impl Local for FlowStream {
     }
 
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.flow.with_socket(|socket| {
-            let outcome = match socket.state() {
-                State::Closed | State::Listen => Poll::Ready(()),
-                _ => {
-                    socket.register_recv_waker(cx.waker());
-                    Poll::Pending
-                }
-            };
-            (outcome, Change::None)
-        })
+        self.flow.poll_reset(cx)
     }
 }
 
@@ -136,6 +124,26 @@ impl Drop for FlowStream {
             | State::CloseWait => (socket.abort(), Change::Made),
         });
     }
+}
+
+/// Takes what there is room for, from both ends of the socket's ring, and returns how much.
+fn receive(socket: &mut Socket<'_>, buffer: &mut ReadBuf<'_>) -> Result<usize, RecvError> {
+    let mut taken = 0;
+    for _ in 0..2 {
+        let piece = socket.recv(|octets| {
+            let count = octets.len().min(buffer.remaining());
+            buffer.put_slice(&octets[..count]);
+            (count, count)
+        });
+        match piece {
+            Ok(0) => break,
+            Ok(count) => taken += count,
+            // What came before the end is taken first.
+            Err(_) if taken > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(taken)
 }
 
 fn broken_pipe() -> io::Error {

@@ -24,6 +24,7 @@ use crate::reachable::Holds;
 
 mod datagrams;
 mod laptop;
+mod streams;
 mod tcp;
 
 const LAPTOP: &str = "198.19.248.1:40000";
@@ -206,7 +207,8 @@ impl World {
     fn with_room(room: usize) -> Self {
         let (memory, device) = device(room);
         let far = Arc::new(Far::default());
-        let nets = vec!["10.96.0.0/16".parse().unwrap()];
+        let nets = ["10.96.0.0/16", "fd00:96::/108"];
+        let nets = nets.map(|net| net.parse().unwrap()).to_vec();
         let (reachable, receiver) = watch::channel(Arc::new(Reachable::new(
             nets,
             BTreeMap::new(),
@@ -227,9 +229,8 @@ impl World {
     }
 
     fn dropped(&self, word: &str) -> u64 {
-        let status = self.netstack.status();
-        let found = status.drops.iter().find(|(known, _)| *known == word);
-        found.map_or(0, |(_, count)| *count)
+        let status = self.netstack.counts().status();
+        status.dropped[word]
     }
 }
 

@@ -31,6 +31,7 @@ fn places(world: &World, include: &[&str], exclude: &[&str]) -> SessionPlaces {
     let nets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     let choice = RouteChoice {
         include: nets(include),
+        take: Vec::new(),
         exclude: nets(exclude),
         peers: Vec::new(),
     };

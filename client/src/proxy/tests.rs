@@ -2,6 +2,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UdpSocket;
 
 use super::*;
+use crate::connect::ANY_PORT;
 use crate::test_util::fake_cluster::{Cluster, Names, converse, program};
 use crate::test_util::within;
 
@@ -9,7 +10,7 @@ async fn proxy() -> (Proxy, SocketAddr) {
     let program = program().await;
     let password = Password::known("secret".to_owned());
     let opener = Arc::new(Cluster { program });
-    let proxy = Proxy::start(0, password, opener, Arc::new(Names))
+    let proxy = Proxy::start(ANY_PORT, password, opener, Arc::new(Names))
         .await
         .unwrap();
     (proxy, program)

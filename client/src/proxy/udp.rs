@@ -1,6 +1,7 @@
 //! Datagrams of a SOCKS5 client (RFC 1928 §7), as long as its connection stays open.
 //!
-//! Only the first sender is heard, from loopback. Each destination has a flow of its own.
+//! Only the first sender is heard that belongs to the connection's user: other users reach
+//! loopback, too. Each destination has a flow of its own.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::owner::{self, Owners};
 use super::socks::{put_address, read_datagram, reply};
 use super::{Place, Shared};
 use crate::flows::DatagramFlow;
@@ -34,6 +36,7 @@ pub(crate) async fn associate(mut stream: TcpStream, shared: &Shared) -> Result<
     stream.write_all(&reply(0, socket.local_addr()?)).await?;
     let mut association = Association {
         socket,
+        owners: owners(&stream)?,
         client: None,
         destinations: HashMap::new(),
         tasks: JoinSet::new(),
@@ -58,16 +61,32 @@ pub(crate) async fn associate(mut stream: TcpStream, shared: &Shared) -> Result<
 
 struct Association {
     socket: Arc<UdpSocket>,
+    /// Who asked for it.
+    owners: Owners,
     client: Option<SocketAddr>,
     destinations: HashMap<String, mpsc::Sender<Bytes>>,
     tasks: JoinSet<String>,
 }
 
 impl Association {
+    fn is_client(&self, from: SocketAddr) -> bool {
+        let sender = match from {
+            SocketAddr::V4(from) => owner::of_sender(from),
+            SocketAddr::V6(_) => Owners::new(),
+        };
+        let is_same = owner::is_same(&self.owners, &sender);
+        if !is_same {
+            tracing::debug!("a datagram of somebody else");
+        }
+        is_same
+    }
+
     /// Passes a datagram of the client on; of anybody else it is dropped.
     fn take(&mut self, packet: &[u8], from: SocketAddr, shared: &Shared) {
-        if *self.client.get_or_insert(from) != from {
-            return;
+        match self.client {
+            Some(client) if client == from => {}
+            None if self.is_client(from) => self.client = Some(from),
+            None | Some(_) => return,
         }
         let Some((target, data)) = read_datagram(packet) else {
             return;
@@ -114,6 +133,14 @@ impl Association {
             key
         });
     }
+}
+
+/// Returns who has the client's end of the connection.
+fn owners(stream: &TcpStream) -> Result<Owners> {
+    Ok(match (stream.peer_addr()?, stream.local_addr()?) {
+        (SocketAddr::V4(client), SocketAddr::V4(here)) => owner::of_connection(client, here),
+        _ => Owners::new(),
+    })
 }
 
 /// The way back to the client.

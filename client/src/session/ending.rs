@@ -17,6 +17,7 @@ impl<O: Os> Parts<'_, O> {
         // go with the link.
         self.intent = Intent {
             routes: std::mem::take(&mut self.intent.routes),
+            given: std::mem::take(&mut self.intent.given),
             ..Intent::default()
         };
         self.routes = None;

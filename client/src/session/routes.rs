@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use kubebridge_platform::net::IpNet;
-use kubebridge_platform::routes::{self, MAX_ROUTES, Plan, Taken};
+use kubebridge_platform::routes::{self, MAX_ROUTES, Overlap, Plan, Taken, Why};
 use kubebridge_proto::routes::ServiceKind;
 use kubebridge_proto::session::SessionInfo;
 use tokio::sync::{mpsc, watch};
@@ -34,6 +34,8 @@ const MAX_OBSERVED: usize = 1024;
 pub struct RouteChoice {
     /// Networks beside the cluster's own (`--include-cidr`).
     pub include: Vec<IpNet>,
+    /// Networks to take from wider routes of the machine (`--take-cidr`).
+    pub take: Vec<IpNet>,
     /// Networks to leave alone (`--exclude-cidr`).
     pub exclude: Vec<IpNet>,
     /// Who is logged in, as `SSH_CONNECTION` says.
@@ -52,7 +54,10 @@ pub(super) struct RoutesKeeper {
     /// `ClusterIP`s outside them.
     observed: BTreeMap<IpAddr, String>,
     hosts: Hosts,
+    /// What the machine uses, without what its user gives up.
     taken: Taken,
+    /// What was taken from which route.
+    given_up: Vec<Overlap>,
     /// Addresses of the way to the cluster, found when the machine was read last.
     pub(super) way: Vec<IpAddr>,
     plan: Plan,
@@ -87,6 +92,7 @@ impl RoutesKeeper {
             observed: BTreeMap::new(),
             hosts: Hosts::default(),
             taken: Taken::default(),
+            given_up: Vec::new(),
             way: Vec::new(),
             plan: Plan::default(),
             services,
@@ -123,7 +129,8 @@ impl RoutesKeeper {
 
     /// Takes over what the machine uses.
     pub(super) fn take(&mut self, taken: Taken) {
-        self.taken = taken;
+        self.given_up = taken.given_up(&self.choice.take);
+        self.taken = taken.giving(&self.choice.take);
     }
 
     /// Looks for `ClusterIP`s outside the known networks; tells whether they are others than before.
@@ -132,7 +139,8 @@ impl RoutesKeeper {
             return false;
         }
         self.is_stale = false;
-        let known: Vec<_> = self.cluster.keys().chain(&self.choice.include).collect();
+        let RouteChoice { include, take, .. } = &self.choice;
+        let known: Vec<_> = self.cluster.keys().chain(include).chain(take).collect();
         let table = self.services.borrow_and_update();
         let mut seen = BTreeMap::new();
         for (namespace, _) in table.namespaces() {
@@ -194,6 +202,11 @@ impl RoutesKeeper {
         }
     }
 
+    /// What the user gives up of wider routes.
+    pub(super) fn given(&self) -> Vec<IpNet> {
+        self.choice.take.clone()
+    }
+
     /// The routes wanted now: those planned, and the hosts.
     pub(super) fn routes(&self) -> Vec<IpNet> {
         let hosts = self
@@ -228,7 +241,7 @@ impl RoutesKeeper {
 
     /// Returns what is to be told of the plan, each thing once.
     pub(super) fn news(&mut self) -> Vec<String> {
-        let all = news::of(&self.plan, &self.cluster, &self.observed);
+        let all = news::of(&self.plan, &self.given_up, &self.cluster, &self.observed);
         let all = all.into_iter();
         all.filter(|one| self.told.insert(one.clone())).collect()
     }
@@ -256,9 +269,24 @@ impl RoutesKeeper {
             Exit::Busy,
             format!("nothing is left of {ours} ({}): {why}", what.join(", ")),
         )
-        .with_hint(format!(
-            "--exclude-cidr {ours} connects without it; or end what has the other route"
-        )))
+        .with_hint(self.what_helps(ours)))
+    }
+
+    /// What helps where nothing is left of a network.
+    fn what_helps(&self, ours: &IpNet) -> String {
+        let is_wider =
+            |overlap: &&Overlap| overlap.ours == *ours && overlap.theirs.prefix() < ours.prefix();
+        let wider = self.plan.overlaps.iter().find(is_wider);
+        let is_route = |one: &&Overlap| {
+            let mut holes = self.plan.holes.iter();
+            holes.any(|hole| hole.net == one.ours && hole.why == Why::Route)
+        };
+        let take = wider.filter(is_route).map(|wider| {
+            let theirs = wider.theirs;
+            format!("--take-cidr {ours} takes it from {theirs}; ")
+        });
+        let take = take.unwrap_or_default();
+        format!("--exclude-cidr {ours} connects without it; {take}or end what has the other route")
     }
 
     /// Reports the routes; hosts are added by the clock of who asks.
@@ -278,6 +306,7 @@ impl RoutesKeeper {
             networks: self.plan.routes.iter().map(network).collect(),
             holes: self.plan.holes.iter().map(Into::into).collect(),
             overlaps: self.plan.overlaps.iter().map(Into::into).collect(),
+            taken: self.given_up.iter().map(Into::into).collect(),
             left_out: left_out(&self.plan),
             ..RoutingReport::default()
         }
@@ -297,6 +326,9 @@ impl RoutesKeeper {
         for net in &self.choice.include {
             want(*net, "--include-cidr".to_owned());
         }
+        for net in &self.choice.take {
+            want(*net, "--take-cidr".to_owned());
+        }
         for (address, service) in &self.observed {
             if let Some(net) = host_net(*address) {
                 want(net, service.clone());
@@ -309,7 +341,8 @@ impl RoutesKeeper {
 /// The networks a session is for, whatever the machine has of them.
 pub(super) fn wished(choice: &RouteChoice, session: &SessionInfo) -> Vec<IpNet> {
     let cluster = cluster_networks(session).into_keys();
-    let wanted: Vec<_> = cluster.chain(choice.include.iter().copied()).collect();
+    let chosen = choice.include.iter().chain(&choice.take).copied();
+    let wanted: Vec<_> = cluster.chain(chosen).collect();
     routes::plan(&wanted, &Taken::default(), &choice.exclude).routes
 }
 

@@ -245,9 +245,14 @@ impl<O: Os> Parts<'_, O> {
             .flatten()
             .cloned()
             .collect();
-        let Intent { hosts, routes, .. } = std::mem::take(&mut self.intent);
+        let Intent {
+            hosts,
+            routes,
+            given,
+            ..
+        } = std::mem::take(&mut self.intent);
         self.intent = Intent::new(Some(dns), hosts)
-            .and_then(|intent| intent.with_routes(routes))
+            .and_then(|intent| intent.with_routes(routes)?.with_given(given))
             .map_err(|error| Failure::new(Exit::Usage, error).context("DNS settings"))?;
         self.board.note(|facts| facts.dns.domains = domains);
         Ok(())

@@ -17,8 +17,8 @@ use self::reports::{
     trouble_words, tunnel_report,
 };
 use super::{
-    DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, RoutesReport,
-    RoutingReport, StaleReport, StatusReport, StepReport, WithheldReport, health,
+    DnsReport, HostsLineReport, HostsListReport, HostsReport, NamespacesReport, ProxyReport,
+    RoutesReport, RoutingReport, StaleReport, StatusReport, StepReport, WithheldReport, health,
 };
 use crate::cluster::Authorisation;
 use crate::control::namespaces::{Change, Changes};
@@ -26,6 +26,7 @@ use crate::control::{Opened, Tunnel};
 use crate::failure::{Exit, Failure};
 use crate::flows::Flows;
 use crate::inquiry::Inquiry;
+use crate::netstack::Counts;
 use crate::places::SessionPlaces;
 use crate::proxy::Password;
 use crate::routes::RouteTable;
@@ -108,6 +109,8 @@ pub struct Facts {
     pub stale: Option<Arc<StaleAnswers>>,
     /// Connections into the cluster.
     pub flows: Option<Arc<Flows>>,
+    /// The packets of the link.
+    pub packets: Option<Counts>,
     /// Where the destinations of proxies and forwards are.
     pub places: Option<Arc<SessionPlaces>>,
     /// The proxy.
@@ -317,6 +320,10 @@ impl Board {
             context: self.identity.context.clone(),
             log: facts.log.clone(),
             flows: facts.flows.as_ref().map(|flows| flows.status()),
+            packets: facts.packets.as_ref().map(Counts::status),
+            proxy: facts.proxy.as_ref().map(|proxy| ProxyReport {
+                address: proxy.address,
+            }),
             withheld: facts.withheld.clone(),
         }
     }

@@ -17,9 +17,9 @@ use crate::control::namespaces::Change;
 use crate::failure::{Exit, Failure};
 use crate::forward::{ForwardReport, Wanted};
 use crate::helper::{Runtime, runtimes};
-use crate::inquiry::path::PathReport;
+use crate::inquiry::path::{PathReport, PathTarget};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
-use crate::proxy::{EnvReport, Target};
+use crate::proxy::EnvReport;
 
 /// How long a session may take to answer a question about itself: it answers from memory.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -55,9 +55,22 @@ pub struct Session {
 pub async fn all_sessions() -> Result<Vec<Session>, Failure> {
     let mut found = Vec::new();
     for Runtime { path, owner } in runtimes() {
-        found.extend(sessions_of(&path, owner).await?);
+        found.extend(sessions_of(&path, owner, |_| true).await?);
     }
     Ok(found)
+}
+
+/// Connects to the session with this id, if this user may speak to it.
+///
+/// # Errors
+///
+/// The sockets may not be used by this user.
+pub async fn session(id: &str) -> Result<Option<Session>, Failure> {
+    let mut found = Vec::new();
+    for Runtime { path, owner } in runtimes() {
+        found.extend(sessions_of(&path, owner, |one| one == id).await?);
+    }
+    Ok(found.pop())
 }
 
 /// Connects to every session of this user in a folder.
@@ -68,13 +81,18 @@ pub async fn all_sessions() -> Result<Vec<Session>, Failure> {
 ///
 /// The sockets may not be used by this user.
 pub async fn sessions(runtime: &Path) -> Result<Vec<Session>, Failure> {
-    sessions_of(runtime, geteuid()).await
+    sessions_of(runtime, geteuid(), |_| true).await
 }
 
 /// The sessions of `owner`: whoever else listens there, by a symbolic link say, is told nothing.
-async fn sessions_of(runtime: &Path, owner: Uid) -> Result<Vec<Session>, Failure> {
+async fn sessions_of(
+    runtime: &Path,
+    owner: Uid,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Session>, Failure> {
     let mut found = Vec::new();
-    for (id, socket) in sockets(runtime)? {
+    let sockets = sockets(runtime)?.into_iter();
+    for (id, socket) in sockets.filter(|(id, _)| wanted(id)) {
         match UnixStream::connect(&socket).await {
             Ok(stream) if !is_of(&stream, owner) => {
                 tracing::warn!(socket = %socket.display(), "not a session of the folder's user");
@@ -262,7 +280,7 @@ impl Session {
     /// # Errors
     ///
     /// The session went away, refused, or said something else.
-    pub async fn path(mut self, target: &Target) -> anyhow::Result<PathReport> {
+    pub async fn path(mut self, target: &PathTarget) -> anyhow::Result<PathReport> {
         let target = target.to_string();
         match self.ask(Request::Trace { target }, NAME_TIME).await? {
             Reply::Trace(report) => Ok(*report),

@@ -3,6 +3,9 @@
 //! Fields may be added under the same version; a field that goes or means something else gets a new
 //! one. The golden files beside the tests are the contract.
 
+use std::path::PathBuf;
+
+use kubebridge_platform::boot::Installation;
 use kubebridge_platform::{Leftover, Recovered};
 use serde::Serialize;
 
@@ -151,6 +154,29 @@ pub fn recover_document(recovered: &[Recovered]) -> String {
         })
         .collect();
     json(&serde_json::json!({ "schema": "kubebridge.recover/v1", "recovered": reports }))
+}
+
+/// Makes the object `install-recovery` prints.
+#[must_use]
+pub fn recovery_document(
+    planned: Option<&Installation>,
+    written: &[PathBuf],
+    removed: &[PathBuf],
+) -> String {
+    let planned = planned.map(|planned| {
+        serde_json::json!({
+            "unit": planned.unit,
+            "content": planned.content,
+            "link": planned.link,
+            "target": planned.target,
+        })
+    });
+    json(&serde_json::json!({
+        "schema": "kubebridge.install-recovery/v1",
+        "planned": planned,
+        "written": written,
+        "removed": removed,
+    }))
 }
 
 /// Makes the object `version` prints.

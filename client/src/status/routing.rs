@@ -18,6 +18,9 @@ pub struct RoutingReport {
     pub holes: Vec<HoleReport>,
     /// The machine's routes that stood in the way, in order.
     pub overlaps: Vec<OverlapReport>,
+    /// What the user has the session take from wider routes of the machine, in order.
+    #[serde(default)]
+    pub taken: Vec<OverlapReport>,
     /// Wanted networks that are not routed at all.
     pub left_out: Vec<LeftOutReport>,
     /// Why the routes are not as wanted now.
@@ -127,6 +130,11 @@ pub(crate) fn routing_rows(report: &RoutingReport) -> Vec<(&'static str, String)
             "  left alone",
             format!("{}{via}: {}", hole.network, hole.reason),
         )
+    }));
+    rows.extend(report.taken.iter().map(|one| {
+        let via = via(one.via.as_deref());
+        let words = format!("{} from the route {}{via}", one.ours, one.theirs);
+        ("  taken", words)
     }));
     let left_out = report.left_out.iter();
     rows.extend(left_out.map(|one| ("  not routed", format!("{}: {}", one.network, one.reason))));

@@ -25,7 +25,7 @@ use super::board::{Board, Phase};
 use super::{Reply, Request};
 use crate::background::log::{LOG, OLDER};
 use crate::inquiry::Question;
-use crate::proxy::Target;
+use crate::inquiry::path::PathTarget;
 use crate::session::{State, Stop};
 
 mod forwarding;
@@ -336,7 +336,7 @@ async fn about_names(request: Request, board: &Board) -> Result<Reply, String> {
         }
         Request::DnsFlush {} => board.flush().map(Reply::DnsFlush),
         Request::Trace { target } => {
-            let target = Target::parse(&target).ok_or("expected HOST:PORT")?;
+            let target: PathTarget = target.parse()?;
             Ok(Reply::Trace(Box::new(board.path(&target).await?)))
         }
         Request::DnsUpstreams {} => board.upstreams().await.map(Reply::DnsUpstreams),

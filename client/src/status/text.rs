@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use kubebridge_platform::Recovered;
 
+use super::dataplane::dataplane_rows;
 use super::routing::routing_rows;
 use super::{
     CredentialsReport, HealthReport, HostsListReport, Leftovers, NamespaceReport, NamespacesReport,
     RepairsReport, RoutesReport, StaleReport, StatusReport, TokensReport, TunnelReport,
     WithheldReport,
 };
-use crate::flows::FlowsStatus;
 
 /// Shows how a session stands.
 #[must_use]
@@ -64,13 +64,7 @@ pub fn status_text(report: &StatusReport) -> String {
             .as_ref()
             .map(|one| ("other session", withheld(one))),
     );
-    rows.extend(
-        report
-            .flows
-            .as_ref()
-            .and_then(flows)
-            .map(|words| ("flows", words)),
-    );
+    rows.extend(dataplane_rows(report));
     rows.extend(report.log.clone().map(|log| ("log", log)));
     let mut text = String::new();
     for (label, value) in rows {
@@ -78,34 +72,6 @@ pub fn status_text(report: &StatusReport) -> String {
         let _ = writeln!(text, "{label:<18}{value}");
     }
     text
-}
-
-/// What is worth telling of the flows, once there were any.
-fn flows(report: &FlowsStatus) -> Option<String> {
-    if report.connections.is_empty() && report.opened == 0 && report.failures.is_empty() {
-        return None;
-    }
-    let mut words = format!(
-        "{} open over {} connections, {} opened",
-        report.open,
-        report.connections.len(),
-        report.opened
-    );
-    let counts = [
-        ("resumed", report.resumed),
-        ("lost", report.lost),
-        ("connections replaced", report.replaced),
-        ("datagrams dropped", report.dropped_datagrams),
-    ];
-    let failures = report.failures.iter();
-    let failures = failures.map(|(reason, count)| (reason.as_str(), *count));
-    for (what, count) in counts.into_iter().chain(failures) {
-        if count > 0 {
-            // Writing to a String cannot fail.
-            let _ = write!(words, ", {count} {what}");
-        }
-    }
-    Some(words)
 }
 
 fn state(report: &StatusReport) -> String {

@@ -271,7 +271,7 @@ fn programs_are_told_when_the_session_ends() {
 /// Waits until the terminator has no flow.
 async fn flows_end(laptop: &Laptop) {
     let ended = async {
-        while laptop.netstack.status().flows > 0 {
+        while laptop.netstack.counts().status().flows > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };

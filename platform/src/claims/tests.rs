@@ -94,6 +94,7 @@ fn wish() -> Intent {
         dns: Some(dns),
         hosts,
         routes: vec!["10.112.0.0/12".parse().unwrap()],
+        given: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::{LocalHost, OpenLink};
 use crate::dns::read_host_dns;
 use crate::host::{Applied, HostError};
 use crate::journal::Change;
+use crate::link;
 use crate::net::IpNet;
 use crate::routes::netlink::Netlink;
 use crate::routes::{Known, RoutesError, check, read_taken};
@@ -23,6 +24,8 @@ pub(super) struct LinkRoutes {
     seq: u64,
     /// What was set.
     set: BTreeSet<IpNet>,
+    /// Whether the kernel took all of it.
+    is_whole: bool,
 }
 
 impl LocalHost {
@@ -30,8 +33,11 @@ impl LocalHost {
     /// without a route in between.
     pub(super) async fn apply_routes(&mut self, applied: &mut Applied) -> Result<(), HostError> {
         let wanted: BTreeSet<_> = self.wanted.asked.routes.iter().copied().collect();
-        let set = self.routes.as_ref().map(|routes| &routes.set);
-        if set == Some(&wanted) || set.is_none() && wanted.is_empty() {
+        let is_done = match &self.routes {
+            Some(routes) => routes.is_whole && routes.set == wanted,
+            None => wanted.is_empty(),
+        };
+        if is_done {
             return Ok(());
         }
         if wanted.is_empty() {
@@ -40,13 +46,15 @@ impl LocalHost {
         }
         let OpenLink { plan, index, .. } = self.link.as_ref().ok_or(HostError::NoLink)?;
         let (name, index) = (plan.name.clone(), *index);
-        let new: Vec<_> = match set {
-            Some(set) => wanted.difference(set).copied().collect(),
+        let new: Vec<_> = match &self.routes {
+            Some(routes) => wanted.difference(&routes.set).copied().collect(),
             None => wanted.iter().copied().collect(),
         };
         self.guard(index, &wanted).await?;
+        self.give_v6(&wanted).await?;
         self.journal_routes(&name, index, wanted.clone()).await?;
         let changed = self.set_routes(&name, index, &wanted).await?;
+        self.note_whole();
         applied.changes.extend(changed);
         applied.warnings.extend(not_taken(index, &new).await?);
         Ok(())
@@ -74,12 +82,19 @@ impl LocalHost {
             self.guard(index, &wanted).await?;
             repairs.extend(self.set_routes(&name, index, &wanted).await?);
         }
+        self.note_whole();
         Ok(())
+    }
+
+    fn note_whole(&mut self) {
+        if let Some(routes) = &mut self.routes {
+            routes.is_whole = true;
+        }
     }
 
     /// Removes every route of ours.
     pub(super) async fn revert_routes(&mut self) -> Result<Option<String>, HostError> {
-        let (Some(LinkRoutes { seq, set }), Some(link)) = (&self.routes, &self.link) else {
+        let (Some(LinkRoutes { seq, set, .. }), Some(link)) = (&self.routes, &self.link) else {
             return Ok(None);
         };
         let (seq, count) = (*seq, set.len());
@@ -98,6 +113,17 @@ impl LocalHost {
         Ok(())
     }
 
+    /// Packets over IPv6 need an address to come from, which most links have from the start.
+    async fn give_v6(&mut self, wanted: &BTreeSet<IpNet>) -> Result<(), HostError> {
+        match &mut self.link {
+            Some(link) if wanted.iter().any(|net| matches!(net, IpNet::V6(_))) => {
+                let given = link::give_v6(&mut link.plan, link.index).await;
+                given.map_err(HostError::Link)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Refuses routes that take what the machine uses now.
     async fn guard(&self, link: u32, wanted: &BTreeSet<IpNet>) -> Result<(), HostError> {
         // Without a word about name servers there are none to protect.
@@ -110,8 +136,9 @@ impl LocalHost {
             ..Known::default()
         };
         let taken = read_taken(&self.sys, &known).await;
+        let taken = taken.map_err(HostError::Routes)?;
         let wanted: Vec<_> = wanted.iter().copied().collect();
-        check(&wanted, &taken.map_err(HostError::Routes)?).map_err(HostError::Routes)
+        check(&wanted, &taken.giving(&self.wanted.asked.given)).map_err(HostError::Routes)
     }
 
     /// Journals the routes to come; those before them are theirs to take back from now on.
@@ -134,7 +161,11 @@ impl LocalHost {
             routes: all.into_iter().collect(),
         };
         let seq = self.intend(change).await?;
-        self.routes = Some(LinkRoutes { seq, set });
+        self.routes = Some(LinkRoutes {
+            seq,
+            set,
+            is_whole: false,
+        });
         if let Some(old) = old {
             self.journalled(move |journal| journal.undone(old)).await?;
         }

@@ -6,23 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures::TryStreamExt;
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::link::LinkAttribute;
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
 };
-use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage};
+use rtnetlink::packet_route::rule::{RuleAttribute, RuleFlags, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 use tokio::task::JoinHandle;
 
 use super::RoutesError;
+use crate::inspect::Rule;
 use crate::net::{IpNet, Ipv4Net, Ipv6Net};
 
 /// The protocol number our routes carry (`ip route show proto 107`): nobody's in iproute2's list.
 pub(crate) const PROTOCOL: u8 = 107;
 
-/// The kernel's numbers for: no such process (route), no such device.
+/// The kernel's numbers for: no such process (route), no such device, no such family of addresses.
 const NO_ROUTE: i32 = 3;
 const NO_DEVICE: i32 = 19;
+const NO_FAMILY: i32 = 97;
 
 /// A netlink socket and the task that serves it.
 pub(crate) struct Netlink {
@@ -62,14 +65,36 @@ impl Netlink {
         let mut tables = BTreeSet::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             let found = self.handle.rule().get(version).execute();
-            let rules: Vec<RuleMessage> = found.try_collect().await.map_err(read("rules"))?;
+            let rules: Vec<RuleMessage> = match found.try_collect().await {
+                // Of a family that the kernel was started without.
+                Err(error) if code(&error) == Some(NO_FAMILY) => Vec::new(),
+                found => found.map_err(read("rules"))?,
+            };
             tables.extend(rules.iter().map(table_of_rule));
         }
         Ok(tables)
     }
 
+    /// Reads the rules before the one for the main table, with the networks of their tables.
+    pub(crate) async fn rules_before_main(&self) -> Result<Vec<Rule>, RoutesError> {
+        let routes = self.routes().await?;
+        let mut all = Vec::new();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let v6 = matches!(version, IpVersion::V6);
+            let found = self.handle.rule().get(version).execute();
+            let found: Vec<RuleMessage> = found.try_collect().await.map_err(read("rules"))?;
+            let main = found.iter().filter(|rule| table_of_rule(rule) == MAIN);
+            let main = main.map(priority).min().unwrap_or(u32::MAX);
+            let before = found.iter().filter(|rule| priority(rule) < main);
+            let before = before.filter(|rule| ![LOCAL, 0].contains(&table_of_rule(rule)));
+            all.extend(before.map(|rule| described(rule, v6, &routes)));
+        }
+        all.sort();
+        Ok(all)
+    }
+
     /// Reads the names of the links.
-    pub(super) async fn links(&self) -> Result<BTreeMap<u32, String>, RoutesError> {
+    pub(crate) async fn links(&self) -> Result<BTreeMap<u32, String>, RoutesError> {
         let found = self.handle.link().get().execute();
         let links: Vec<_> = found.try_collect().await.map_err(read("links"))?;
         let named = links.into_iter().filter_map(|link| {
@@ -212,6 +237,59 @@ pub(crate) fn table(route: &RouteMessage) -> u32 {
     of_attribute.unwrap_or_else(|| route.header.table.into())
 }
 
+fn priority(rule: &RuleMessage) -> u32 {
+    let named = rule
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RuleAttribute::Priority(priority) => Some(*priority),
+            _ => None,
+        });
+    named.unwrap_or_default()
+}
+
+/// Puts a rule into words, with what its table has for its family.
+fn described(rule: &RuleMessage, v6: bool, routes: &[RouteMessage]) -> Rule {
+    let mut words = Vec::new();
+    for attribute in &rule.attributes {
+        match attribute {
+            RuleAttribute::Source(address) => {
+                words.push(format!("from {address}/{}", rule.header.src_len));
+            }
+            RuleAttribute::Destination(address) => {
+                words.push(format!("to {address}/{}", rule.header.dst_len));
+            }
+            RuleAttribute::Iifname(name) => words.push(format!("iif {name}")),
+            RuleAttribute::Oifname(name) => words.push(format!("oif {name}")),
+            RuleAttribute::FwMark(mark) => words.push(format!("fwmark {mark:#x}")),
+            RuleAttribute::UidRange(_) => words.push("of some users".to_owned()),
+            _ => {}
+        }
+    }
+    if rule.header.flags.contains(RuleFlags::Invert) {
+        words.insert(0, "not".to_owned());
+    }
+    let number = table_of_rule(rule);
+    let family = if v6 {
+        AddressFamily::Inet6
+    } else {
+        AddressFamily::Inet
+    };
+    let of_table = routes
+        .iter()
+        .filter(|route| table(route) == number && route.header.address_family == family);
+    let (some, default): (Vec<_>, Vec<_>) =
+        of_table.partition(|route| route.header.destination_prefix_length > 0);
+    Rule {
+        priority: priority(rule),
+        v6,
+        table: number,
+        selector: words.join(" "),
+        networks: some.into_iter().filter_map(destination).collect(),
+        has_default: !default.is_empty(),
+    }
+}
+
 fn table_of_rule(rule: &RuleMessage) -> u32 {
     let of_attribute = rule
         .attributes
@@ -239,6 +317,9 @@ pub(super) fn destination(route: &RouteMessage) -> Option<IpNet> {
         _ => None,
     }
 }
+
+/// The table of the machine's own addresses, which comes before all.
+const LOCAL: u32 = 255;
 
 /// The table of the machine's own routes.
 pub(super) const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;

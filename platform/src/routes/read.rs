@@ -146,7 +146,7 @@ fn ssh_peers(sys: &Sys) -> Vec<IpAddr> {
 }
 
 /// A link made now gets what `default` says; `all` counts for every link.
-fn has_no_ipv6(sys: &Sys) -> bool {
+pub(crate) fn has_no_ipv6(sys: &Sys) -> bool {
     if !sys.path("/proc/sys/net/ipv6").exists() {
         return true;
     }

@@ -198,6 +198,60 @@ fn w9_a_route_that_takes_what_is_taken_is_refused_with_both_named() {
     }
 }
 
+#[test]
+fn w9_a_given_network_is_taken_from_a_wider_route_and_from_nothing_else() {
+    let machine = taken(&[
+        ("10.0.0.0/8", Why::Route),
+        ("10.244.9.0/24", Why::Route),
+        ("10.244.0.53/32", Why::NameServer),
+        ("10.244.0.1/32", Why::Gateway),
+        ("10.244.0.6/32", Why::Cluster),
+        ("10.244.0.7/32", Why::SshPeer),
+        ("10.244.0.8/32", Why::Own),
+    ]);
+    let given = nets(&["10.244.0.0/16"]);
+    let left = machine.clone().giving(&given);
+
+    let found = plan(&given, &left, &[]);
+
+    for free in ["10.244.0.9", "10.244.77.1"] {
+        assert!(has(&found.routes, free.parse().unwrap()), "{free}");
+    }
+    let stays = ["0.1", "0.6", "0.7", "0.8", "0.53", "9.1"];
+    for taken in stays.map(|end| format!("10.244.{end}")) {
+        assert!(!has(&found.routes, taken.parse().unwrap()), "{taken}");
+    }
+    assert!(check(&found.routes, &left).is_ok());
+    // The rest of the wider route is not given.
+    assert!(check(&nets(&["10.245.0.0/24"]), &left).is_err());
+    // Without the word of the user none of it is.
+    assert!(check(&found.routes, &machine).is_err());
+    let told: Vec<_> = machine
+        .given_up(&given)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        told,
+        ["10.244.0.0/16 overlaps the route 10.0.0.0/8 dev eth0"]
+    );
+}
+
+#[test]
+fn w9_a_route_as_narrow_as_what_is_wanted_and_a_local_network_are_not_given() {
+    for (theirs, why) in [
+        ("10.244.0.0/16", Why::Route),
+        ("10.244.0.0/17", Why::Route),
+        ("10.0.0.0/8", Why::OnLink),
+        ("10.0.0.0/8", Why::Excluded),
+    ] {
+        let machine = taken(&[(theirs, why)]);
+        let given = nets(&["10.244.0.0/16"]);
+        assert_eq!(machine.clone().giving(&given), machine, "{theirs}");
+        assert_eq!(machine.given_up(&given), []);
+    }
+}
+
 /// Networks inside a universe so small that every address can be looked at.
 fn small_net() -> impl Strategy<Value = IpNet> {
     (any::<u8>(), 24u8..=32).prop_map(|(last, prefix)| {
@@ -250,7 +304,43 @@ fn assert_fewest(routes: &[IpNet]) {
     }
 }
 
+fn any_why() -> impl Strategy<Value = Why> {
+    prop_oneof![
+        3 => Just(Why::Route),
+        1 => Just(Why::OnLink),
+        1 => Just(Why::Gateway),
+        1 => Just(Why::Cluster),
+        1 => Just(Why::NameServer),
+    ]
+}
+
 proptest! {
+    #[test]
+    fn w9_giving_frees_just_the_given_addresses_of_wider_routes(
+        used in prop::collection::vec((small_net(), any_why()), 0..8),
+        given in prop::collection::vec(small_net(), 0..4),
+    ) {
+        let nets = used.iter().map(|(net, why)| TakenNet { net: *net, why: *why, via: None });
+        let machine = Taken { nets: nets.collect(), no_ipv6: false };
+        let left = machine.clone().giving(&given);
+        let whole: IpNet = net("10.0.0.0/24");
+        let found = plan(&[whole], &left, &[]);
+        for last in 0..=255 {
+            let address = IpAddr::from([10, 0, 0, last]);
+            let is_kept = used.iter().any(|(net, why)| {
+                let is_given = |one: &IpNet| {
+                    one.contains(address) && *why == Why::Route && net.prefix() < one.prefix()
+                };
+                net.contains(address) && !given.iter().any(is_given)
+            });
+            prop_assert_eq!(has(&found.routes, address), !is_kept, "{}", address);
+        }
+        prop_assert!(check(&found.routes, &left).is_ok());
+        // Nothing is given twice, and what was told is what changed.
+        prop_assert_eq!(machine.given_up(&given).is_empty(), left == machine);
+        prop_assert_eq!(left.clone().giving(&given), left);
+    }
+
     #[test]
     fn w9_no_wanted_address_is_lost_but_those_in_a_hole(
         wanted in prop::collection::vec(small_net(), 0..8),

@@ -315,6 +315,26 @@ fn w9_routes_follow_the_wish_while_the_session_runs() {
 }
 
 #[test]
+fn w9_routes_that_could_not_be_set_are_set_when_they_are_asked_for_again() {
+    let name = "routes::w9_routes_that_could_not_be_set_are_set_when_they_are_asked_for_again";
+    on_a_machine(name, async |machine| {
+        let sys = offline(&machine);
+        let (mut host, link) = open(&sys).await;
+        host.apply(&wish(&nets(&["10.96.0.0/16"]))).await.unwrap();
+        let in_the_way = format!("10.60.0.0/16 dev {}", link.name);
+        run(&format!("ip route add {in_the_way}"));
+        let both = nets(&["10.60.0.0/16", "10.96.0.0/16"]);
+        host.apply(&wish(&both)).await.unwrap_err();
+
+        run(&format!("ip route del {in_the_way}"));
+        host.apply(&wish(&both)).await.unwrap();
+
+        assert_eq!(listed(&link.name), words(&both));
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
 fn w9_a_route_of_somebody_else_that_comes_later_wins_and_is_noticed() {
     let name = "routes::w9_a_route_of_somebody_else_that_comes_later_wins_and_is_noticed";
     on_a_machine(name, async |machine| {

@@ -5,16 +5,22 @@
 //! are kept to be sent again, so that the flow's own credit bounds both.
 
 mod pump;
+mod reading;
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use h2::Reason;
+use tokio::time::timeout;
 
 use super::attached::{Attached, Ended, How, Local, Meter, Reattach};
 use super::budget::Budget;
 use pump::{Parted, Pump};
+
+/// How long a reset waits for what was sent before it: the most there is, at 0.5 Mbit/s.
+const ARRIVING: Duration = Duration::from_secs(5);
 
 /// Carries a flow until both directions are finished, either side resets it, or no other stream
 /// can be had for one that was lost.
@@ -44,6 +50,21 @@ pub async fn carry<L: Local, R: Reattach>(
                 // The peer may want to hear the end of it over another stream.
                 if !stream.part(|context| again.poll_replaced(context)).await {
                     return pump.end(How::Finished, None);
+                }
+            }
+            Parted::Ended(How::LocalReset) => {
+                // A reset takes the place of all that is queued on its stream.
+                let arriving = poll_fn(|context| {
+                    if again.poll_replaced(context).is_ready() {
+                        return Poll::Ready(Parted::Detached);
+                    }
+                    pump.poll_taken(context, &mut stream)
+                });
+                match timeout(ARRIVING, arriving).await {
+                    Ok(Parted::Detached) => {}
+                    Ok(Parted::Ended(_)) | Err(_) => {
+                        return pump.end(How::LocalReset, Some(stream));
+                    }
                 }
             }
             Parted::Ended(how) => return pump.end(how, Some(stream)),

@@ -168,6 +168,25 @@ pub fn echo_request() -> Request<()> {
     request
 }
 
+/// As [`echo_request`], of a manager that knows this session; another one refuses, as it would
+/// refuse the session's flows.
+///
+/// # Errors
+///
+/// The session's id cannot stand in a header.
+pub fn echo_request_of(session: &str) -> Result<Request<()>, http::Error> {
+    let mut request = echo_request();
+    let session = HeaderValue::from_str(session)?;
+    request.headers_mut().insert(SESSION, session);
+    Ok(request)
+}
+
+/// Reads which session the manager has to know to answer an echo, if it has to know any.
+#[must_use]
+pub fn echo_session<B>(request: &Request<B>) -> Option<&str> {
+    text(request.headers(), SESSION)
+}
+
 /// Makes the answer to a flow that is open; with what was received of it so far where it goes on.
 #[must_use]
 pub fn accepted(received: Option<u64>) -> Response<()> {

@@ -4,7 +4,7 @@
 //! written because the laptop is slow.
 
 use std::fmt;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -69,13 +69,9 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read(buffer.initialize_unfilled()) {
-                Ok(read) => {
-                    buffer.advance(read);
-                    return Poll::Ready(Ok(()));
-                }
+            match self.try_read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                read => return Poll::Ready(read),
             }
         }
     }
@@ -112,6 +108,23 @@ impl AsyncWrite for Socket {
 }
 
 impl Socket {
+    fn try_read(&self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+        let socket = SockRef::from(&*self.stream);
+        let unfilled = buffer.initialize_unfilled();
+        let mut part = None;
+        let read = self.stream.try_io(Interest::READABLE, || {
+            let read = (&*socket).read(unfilled)?;
+            if (1..unfilled.len()).contains(&read) {
+                // The kernel has no more: what comes wakes us, without asking once more in vain.
+                part = Some(read);
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            Ok(read)
+        });
+        buffer.advance(part.map_or(read, Ok)?);
+        Ok(())
+    }
+
     fn write(
         &self,
         context: &mut Context<'_>,

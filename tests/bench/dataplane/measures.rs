@@ -8,10 +8,13 @@ use crate::table::Table;
 use crate::usage;
 use crate::ways::{Bench, Way, lab};
 
-/// Bytes of one transfer on a path without a limit: seconds for the slowest way.
-const NEAR_BYTES: u64 = 200_000_000;
-/// Bytes of one transfer at 100 Mbit/s: about 3 s.
-const FAR_BYTES: u64 = 36_000_000;
+/// How long one transfer takes, in seconds, on a path without a limit.
+const NEAR_TIME: &str = "3";
+/// The same far away, where a flow that lost something needs seconds to be as fast again.
+const FAR_TIME: &str = "8";
+/// Connections are opened for so many seconds, by so many at a time. Not longer: beyond a burst the
+/// manager lets a session dial 2,000 times a second.
+const RATE: [&str; 2] = ["1", "8"];
 /// Round trips timed.
 const PINGS: &str = "2000";
 /// Flows of a transfer, beside the single one.
@@ -20,41 +23,41 @@ const FLOWS: u64 = 4;
 const IDLE: u32 = 300;
 
 /// A path that differs from the others by its loss.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Path {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) shape: Shape,
+    /// How many flows at once.
+    pub(crate) flows: &'static [u64],
 }
 
 /// Without delay, loss or a rate: throughput, connections, round trips, CPU, memory.
-pub(crate) fn measure_near(rounds: usize) -> Result<Table> {
+pub(crate) fn measure_near(rounds: usize, table: &mut Table) -> Result<()> {
     let lab = lab(None)?;
-    let bench = Bench::start(&lab)?;
-    let mut table = Table::default();
+    let mut bench = Bench::start(&lab)?;
     for round in 0..rounds {
         for way in turns(round) {
-            near_once(&bench, way, &mut table).with_context(|| way.name())?;
+            near_once(&mut bench, way, table).with_context(|| way.name())?;
         }
     }
-    for way in Way::ALL
-        .into_iter()
-        .filter(|way| !way.processes().is_empty())
-    {
-        memory_of_idle(&bench, way, &mut table).with_context(|| way.name())?;
+    for way in turns(0).filter(|way| !way.processes().is_empty()) {
+        memory_of_idle(&mut bench, way, table).with_context(|| way.name())?;
     }
     drop(bench);
     lab.finish();
-    Ok(table)
+    Ok(())
 }
 
 /// The ways in another order each round.
 fn turns(round: usize) -> impl Iterator<Item = Way> {
-    let count = Way::ALL.len();
-    (0..count).map(move |number| Way::ALL[(number + round) % count])
+    let all = Way::wanted();
+    let count = all.len();
+    (0..count).map(move |number| all[(number + round) % count])
 }
 
-fn near_once(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
+fn near_once(bench: &mut Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
     let name = way.name();
+    bench.turn(way)?;
     for (word, flows, column) in [
         ("down", 1, "down, 1 flow, Mbit/s"),
         ("down", FLOWS, "down, 4 flows"),
@@ -62,17 +65,18 @@ fn near_once(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
         ("up", FLOWS, "up, 4 flows"),
     ] {
         let before = usage::cpu(bench.lab, way)?;
-        let rate = transfer(bench, way, word, NEAR_BYTES, flows)?;
+        let (rate, bytes) = transfer(bench, way, word, NEAR_TIME, flows)?;
         table.add(name, column, rate);
-        let cost = (usage::cpu(bench.lab, way)? - before) * 1e9 / NEAR_BYTES as f64;
+        let cost = (usage::cpu(bench.lab, way)? - before) * 1e9 / bytes;
         match (word, flows) {
+            _ if way.processes().is_empty() => {}
             ("down", FLOWS) => table.add(name, "CPU s/GB down", cost),
             ("up", FLOWS) => table.add(name, "CPU s/GB up", cost),
             _ => {}
         }
     }
     let target = way.target();
-    let said = bench.peer(&["rate", &target, "3", "8"])?;
+    let said = bench.peer(&["rate", &target, RATE[0], RATE[1]])?;
     table.add(name, "connections/s", value(&said, "per_second=")?);
     let said = bench.peer(&["ping", &target, PINGS])?;
     table.add(name, "1 byte p50, us", value(&said, "p50_us=")?);
@@ -80,10 +84,19 @@ fn near_once(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn transfer(bench: &Bench<'_>, way: Way, word: &str, bytes: u64, flows: u64) -> Result<f64> {
-    let each = (bytes / flows).to_string();
-    let said = bench.peer(&[word, &way.target(), &each, &flows.to_string()])?;
-    value(&said, "mbit=")
+/// Moves what there is time for, and gives the rate and the bytes.
+fn transfer(
+    bench: &Bench<'_>,
+    way: Way,
+    word: &str,
+    seconds: &str,
+    flows: u64,
+) -> Result<(f64, f64)> {
+    let word = format!("{word}-for");
+    let said = bench.peer(&[&word, &way.target(), seconds, &flows.to_string()])?;
+    // What is still on its way is not the next one's: this comes behind it.
+    bench.reached(way)?;
+    Ok((value(&said, "mbit=")?, value(&said, "bytes=")?))
 }
 
 fn value(said: &str, key: &str) -> Result<f64> {
@@ -93,7 +106,8 @@ fn value(said: &str, key: &str) -> Result<f64> {
 }
 
 /// Opens many flows and leaves them alone.
-fn memory_of_idle(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
+fn memory_of_idle(bench: &mut Bench<'_>, way: Way, table: &mut Table) -> Result<()> {
+    bench.turn(way)?;
     let (laptop, node) = usage::memory(bench.lab, way)?;
     let words = ["idle", &way.target(), &IDLE.to_string()];
     let idle = hold(bench.lab.laptop.on(), &words, "open=")?;
@@ -111,26 +125,42 @@ fn memory_of_idle(bench: &Bench<'_>, way: Way, table: &mut Table) -> Result<()> 
     Ok(())
 }
 
-/// With a delay and a rate: four flows, at each loss.
-pub(crate) fn measure_path(paths: &[Path], rounds: usize) -> Result<Table> {
-    let mut lab = lab(paths.first().map(|path| path.shape))?;
+/// With a delay: so many flows on each path.
+pub(crate) fn measure_path(paths: &[Path], rounds: usize, table: &mut Table) -> Result<()> {
+    let first = paths.first().context("no path")?;
+    let mut lab = lab(Some(first.shape))?;
     let distance = lab.distance.take().context("no distance")?;
-    let bench = Bench::start(&lab)?;
-    let mut table = Table::default();
+    let mut bench = Bench::start(&lab)?;
     for round in 0..rounds {
         for path in paths {
             distance.become_like(path.shape)?;
             for way in turns(round) {
                 let row = format!("{}, {}", path.name, way.name());
-                let told = || row.clone();
-                let down = transfer(&bench, way, "down", FAR_BYTES, FLOWS).with_context(told)?;
-                table.add(&row, "down, 4 flows, Mbit/s", down);
-                let up = transfer(&bench, way, "up", FAR_BYTES, FLOWS).with_context(told)?;
-                table.add(&row, "up, 4 flows", up);
+                far_once(&mut bench, way, path, &row, table).with_context(|| row.clone())?;
             }
         }
     }
     drop(bench);
     lab.finish();
-    Ok(table)
+    Ok(())
+}
+
+fn far_once(
+    bench: &mut Bench<'_>,
+    way: Way,
+    path: &Path,
+    row: &str,
+    table: &mut Table,
+) -> Result<()> {
+    bench.turn(way)?;
+    for flows in path.flows {
+        for (word, column) in [
+            ("down", ["down, 1 flow, Mbit/s", "down, 4 flows, Mbit/s"]),
+            ("up", ["up, 1 flow", "up, 4 flows"]),
+        ] {
+            let (rate, _) = transfer(bench, way, word, FAR_TIME, *flows)?;
+            table.add(row, column[usize::from(*flows > 1)], rate);
+        }
+    }
+    Ok(())
 }

@@ -1,21 +1,56 @@
-//! Medians of what was measured, as a table for the docs.
+//! Medians of what was measured, as a table for the docs; kept in a file over several runs.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 
 /// Samples by row and column; rows and columns keep the order they came in.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<String>,
-    columns: Vec<&'static str>,
+    columns: Vec<String>,
     samples: BTreeMap<(usize, usize), Vec<f64>>,
 }
 
 impl Table {
-    pub(crate) fn add(&mut self, row: &str, column: &'static str, value: f64) {
+    pub(crate) fn add(&mut self, row: &str, column: &str, value: f64) {
         let row = place(&mut self.rows, row.to_owned());
-        let column = place(&mut self.columns, column);
+        let column = place(&mut self.columns, column.to_owned());
         self.samples.entry((row, column)).or_default().push(value);
+    }
+
+    /// Reads what earlier runs have left, if there was any.
+    pub(crate) fn load(file: &Path) -> Result<Self> {
+        let mut table = Self::default();
+        if !file.exists() {
+            return Ok(table);
+        }
+        for line in fs::read_to_string(file)?.lines() {
+            let mut words = line.split('\t');
+            let mut next = || {
+                words
+                    .next()
+                    .with_context(|| format!("not a sample: {line}"))
+            };
+            let (row, column, value) = (next()?, next()?, next()?);
+            table.add(row, column, value.parse()?);
+        }
+        Ok(table)
+    }
+
+    pub(crate) fn save(&self, file: &Path) -> Result<()> {
+        let mut text = String::new();
+        for (row, name) in self.rows.iter().enumerate() {
+            for (column, title) in self.columns.iter().enumerate() {
+                for value in self.samples.get(&(row, column)).into_iter().flatten() {
+                    writeln!(text, "{name}\t{title}\t{value}")?;
+                }
+            }
+        }
+        Ok(fs::write(file, text)?)
     }
 }
 

@@ -13,6 +13,8 @@ use kubebridge_tests::product::{Attempt, Manager, NAMESPACES, Session, token_fla
 use kubebridge_tests::secured::{make_certificates, network_manager, tls_flags};
 use kubebridge_tests::wait::until;
 
+/// As much as the manager logs by itself.
+const LOG: &str = "info,kube_client=off";
 const START: Duration = Duration::from_secs(60);
 
 /// Where the peer is, for each way another Service of the same Pod, so that all can be up at once.
@@ -34,22 +36,35 @@ const BY_PACKETS: &str = "10.96.6.1";
 pub(crate) enum Way {
     Direct,
     Kubebridge,
+    OneConnection,
     Sshuttle,
     Packets,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Direct,
         Self::Kubebridge,
+        Self::OneConnection,
         Self::Sshuttle,
         Self::Packets,
     ];
+
+    /// Those that `KUBEBRIDGE_WAYS` names, or all.
+    pub(crate) fn wanted() -> Vec<Self> {
+        let wanted = std::env::var("KUBEBRIDGE_WAYS").ok();
+        let is_wanted = |way: &Self| match &wanted {
+            Some(names) => names.split(',').any(|name| name == way.name()),
+            None => true,
+        };
+        Self::ALL.into_iter().filter(is_wanted).collect()
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Direct => "no tunnel",
             Self::Kubebridge => "kubebridge",
+            Self::OneConnection => "streams over one TCP",
             Self::Sshuttle => "sshuttle",
             Self::Packets => "packets over TCP",
         }
@@ -59,18 +74,27 @@ impl Way {
     pub(crate) fn target(self) -> String {
         let host = match self {
             Self::Direct => NODE,
-            Self::Kubebridge => SERVICE.cluster_ip,
+            Self::Kubebridge | Self::OneConnection => SERVICE.cluster_ip,
             Self::Sshuttle => BY_SSHUTTLE,
             Self::Packets => BY_PACKETS,
         };
         format!("{host}:9000")
     }
 
+    /// With what a session of ours is made for it.
+    fn options(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Kubebridge => Some(&[]),
+            Self::OneConnection => Some(&["--data-connections=1"]),
+            Self::Direct | Self::Sshuttle | Self::Packets => None,
+        }
+    }
+
     /// Words in the command lines of the processes that do its work, on either machine.
     pub(crate) fn processes(self) -> &'static [&'static str] {
         match self {
             Self::Direct => &[],
-            Self::Kubebridge => &["kubebridge", "traffic-manager"],
+            Self::Kubebridge | Self::OneConnection => &["kubebridge", "traffic-manager"],
             Self::Sshuttle => &["sshuttle", "ssh", "sshd", "python"],
             Self::Packets => &["l3"],
         }
@@ -82,16 +106,28 @@ pub(crate) struct Bench<'lab> {
     pub(crate) lab: &'lab Lab,
     #[expect(dead_code, reason = "they run as long as it lives")]
     running: (PodNetwork, Machine, Vec<Daemon>, Manager),
-    #[expect(dead_code, reason = "it is connected as long as it lives")]
-    session: Session<'lab>,
+    /// The session, and which way it was made for.
+    session: Option<(Way, Session<'lab>)>,
 }
 
 /// Makes the lab, with a distance where one is asked for.
 pub(crate) fn lab(shape: Option<Shape>) -> Result<Lab> {
-    match shape {
-        Some(shape) => Lab::start_far(shape),
-        None => Lab::start(),
+    let mut lab = match shape {
+        Some(shape) => Lab::start_far(shape)?,
+        None => Lab::start()?,
+    };
+    lab.log = LOG;
+    for machine in [lab.laptop.on(), &lab.node] {
+        congestion(machine)?;
     }
+    Ok(lab)
+}
+
+/// Has a machine's TCP do what the figures of other tools were taken with, whatever this one does.
+fn congestion(machine: &Machine) -> Result<()> {
+    machine
+        .shell("echo reno >/proc/sys/net/ipv4/tcp_congestion_control")
+        .map(drop)
 }
 
 impl<'lab> Bench<'lab> {
@@ -99,6 +135,7 @@ impl<'lab> Bench<'lab> {
     pub(crate) fn start(lab: &'lab Lab) -> Result<Self> {
         let network = PodNetwork::start(lab)?;
         let pod = network.pod(lab, "peer", POD)?;
+        congestion(&pod)?;
         let peer = program("peer")?.display().to_string();
         let mut daemons = vec![serve(lab, &pod, 9000, &[&peer, "serve", "9000"])?];
         for cluster_ip in [SERVICE.cluster_ip, BY_SSHUTTLE, BY_PACKETS] {
@@ -114,28 +151,61 @@ impl<'lab> Bench<'lab> {
         lab.node.shell(&format!(
             "iptables -t nat -A PREROUTING -d {NODE} -p tcp --dport 9000 -j DNAT --to-destination {POD}:9000"
         ))?;
-        daemons.extend(sshuttle(lab)?);
-        daemons.extend(packets(lab)?);
+        let wanted = Way::wanted();
+        if wanted.contains(&Way::Sshuttle) {
+            daemons.extend(sshuttle(lab)?);
+        }
+        if wanted.contains(&Way::Packets) {
+            daemons.extend(packets(lab)?);
+        }
         make_certificates(lab, "certs")?;
         let manager = network_manager(lab)?;
-        let mut flags = tls_flags(lab, "certs", "certs");
-        flags.extend(token_flags(lab, &NAMESPACES)?);
-        flags.push(format!("--exclude-cidr={BY_SSHUTTLE}/32,{BY_PACKETS}/32"));
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let session = Attempt::start_with(lab, &NAMESPACES, &flags)?.connected()?;
-        let bench = Self {
+        let mut bench = Self {
             lab,
             running: (network, pod, daemons, manager),
-            session,
+            session: None,
         };
-        for way in Way::ALL {
-            until(way.name(), START, || {
-                let said = bench.peer(&["connect", &way.target()])?;
-                ensure!(said == "connected", "{said}");
-                Ok(())
-            })?;
+        for way in wanted {
+            bench.turn(way)?;
         }
         Ok(bench)
+    }
+
+    /// Makes ready for a way's turn.
+    pub(crate) fn turn(&mut self, way: Way) -> Result<()> {
+        if let Some(options) = way.options() {
+            self.connect(way, options)?;
+        }
+        self.reached(way)
+    }
+
+    /// Has a session that was made for this way.
+    fn connect(&mut self, way: Way, options: &[&str]) -> Result<()> {
+        match self.session.take() {
+            Some((of, session)) if of == way => {
+                self.session = Some((of, session));
+                return Ok(());
+            }
+            Some((_, session)) => session.end_at_once()?,
+            None => {}
+        }
+        let mut flags = tls_flags(self.lab, "certs", "certs");
+        flags.extend(token_flags(self.lab, &NAMESPACES)?);
+        flags.push(format!("--exclude-cidr={BY_SSHUTTLE}/32,{BY_PACKETS}/32"));
+        flags.extend(options.iter().map(|&option| option.to_owned()));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let session = Attempt::start_with(self.lab, &NAMESPACES, &flags)?.connected()?;
+        self.session = Some((way, session));
+        Ok(())
+    }
+
+    /// Waits until the peer is reached by a way.
+    pub(crate) fn reached(&self, way: Way) -> Result<()> {
+        until(way.name(), START, || {
+            let said = self.peer(&["connect", &way.target()])?;
+            ensure!(said == "connected", "{said}");
+            Ok(())
+        })
     }
 
     /// Runs the peer's client on the laptop.

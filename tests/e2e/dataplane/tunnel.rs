@@ -11,12 +11,12 @@ use kubebridge_tests::{
     machine::Machine,
     parts::program,
     pods::{Exposed, PodNetwork, hold, serve, until_works},
-    product::{Manager, Session, must_be_as},
+    product::{Manager, Session, kubebridge_output, must_be_as, status},
     snapshot::Snapshot,
     wait::until,
 };
 
-use super::workloads::{Workloads, use_all};
+use super::workloads::{PYTHON, Workloads, use_all};
 use super::{PEER, peer, says};
 
 pub(super) const START: Duration = Duration::from_secs(60);
@@ -168,8 +168,42 @@ fn f1_every_way_of_not_being_connected_has_its_own_error() -> Result<()> {
             )),
         },
     );
+    checks.that("F1: it is told", told_in_status(&world));
     let ended = session.end_at_once();
     world.finish(checks, ended)
+}
+
+/// What became of flows, and of a packet that is none, is in `status`, for people and programs.
+fn told_in_status(world: &World) -> Result<()> {
+    let gre = "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 47).sendto(b'', ('10.96.3.1', 0))";
+    world.laptop().output(&[PYTHON, "-c", gre])?;
+    says(world.laptop(), &["reset", OPEN], "ECONNRESET")?;
+    until("the packet to be counted", START, || {
+        let told = status(&world.lab)?;
+        let dropped = &told["packets"]["dropped"];
+        ensure!(
+            dropped["protocol"] == 1 && dropped["device"] == 0,
+            "{dropped}"
+        );
+        let flows = &told["flows"];
+        let refused = flows["failures"]["refused"].as_u64();
+        ensure!(refused.is_some_and(|times| times > 0), "{flows}");
+        ensure!(flows["reset_there"] == 1 && flows["lost"] == 0, "{flows}");
+        let age = flows["connections"][0]["echo_age_millis"].as_u64();
+        ensure!(age.is_some_and(|age| age < 60_000), "{flows}");
+        ensure!(told["proxy"].is_null(), "{told}");
+        Ok(())
+    })?;
+    let text = kubebridge_output(&world.lab, &["status"])?;
+    let row = |label: &str| {
+        let row = text.lines().find(|line| line.starts_with(label));
+        row.with_context(|| format!("no {label} in {text}"))
+    };
+    ensure!(row("dropped ")?.contains("1 protocol"), "{text}");
+    ensure!(!row("dropped ")?.contains(" device"), "{text}");
+    ensure!(row("flows ")?.contains(" refused"), "{text}");
+    ensure!(row("  connection ")?.contains("last echo "), "{text}");
+    Ok(())
 }
 
 #[test]

@@ -13,7 +13,7 @@ use kubebridge_tests::{
 /// Where Debian has PostgreSQL.
 const POSTGRES: &str = "/usr/lib/postgresql/15/bin";
 /// Debian's own Python, which has the websockets package.
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// What each of the Services is exposed at; the Pod's address follows from the order.
 const SERVICES: [(&str, &str, u16, u16); 5] = [

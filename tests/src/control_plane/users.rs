@@ -156,18 +156,23 @@ subjects:
         let path = self.kubeconfig(user);
         fs::write(
             &path,
-            kubeconfig(&self.address, &self.folder, user, credential),
+            kubeconfig(
+                &super::api_host(self.families),
+                &self.folder,
+                user,
+                credential,
+            ),
         )?;
         Ok(path)
     }
 }
 
-fn kubeconfig(address: &str, folder: &Path, user: &str, credential: &str) -> String {
+fn kubeconfig(host: &str, folder: &Path, user: &str, credential: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Config
 current-context: lab
-clusters: [{{name: lab, cluster: {{server: 'https://{address}:6443', certificate-authority: '{}'}}}}]
+clusters: [{{name: lab, cluster: {{server: 'https://{host}:6443', certificate-authority: '{}'}}}}]
 users: [{{name: {user}, user: {{{credential}}}}}]
 contexts: [{{name: lab, context: {{cluster: lab, user: {user}}}}}]
 ",

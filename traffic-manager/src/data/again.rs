@@ -31,16 +31,19 @@ pub(super) struct Handover(Mutex<Waiting>);
 struct Waiting {
     offer: Option<Offer>,
     waker: Option<Waker>,
-    is_over: bool,
+    over: Option<Over>,
 }
+
+/// How far a flow had come that is over, where it came to its end.
+type Over = Option<u64>;
 
 impl Handover {
     /// Offers a stream; returns one that nobody will take: an older one, or this one when the
-    /// flow is over.
-    pub(super) fn put(&self, offer: Offer) -> Option<Offer> {
+    /// flow is over, with how far that had come.
+    pub(super) fn put(&self, offer: Offer) -> Option<(Offer, Over)> {
         let mut waiting = self.0.lock();
-        if waiting.is_over {
-            return Some(offer);
+        if let Some(over) = waiting.over {
+            return Some((offer, over));
         }
         let replaced = waiting.offer.replace(offer);
         let waker = waiting.waker.take();
@@ -48,13 +51,13 @@ impl Handover {
         if let Some(waker) = waker {
             waker.wake();
         }
-        replaced
+        replaced.map(|offer| (offer, None))
     }
 
     /// Takes no more offers; returns the one that waits.
-    pub(super) fn close(&self) -> Option<Offer> {
+    pub(super) fn close(&self, over: Over) -> Option<Offer> {
         let mut waiting = self.0.lock();
-        waiting.is_over = true;
+        waiting.over = Some(over);
         waiting.offer.take()
     }
 
@@ -112,5 +115,52 @@ impl Reattach for Again {
 
     fn poll_replaced(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.handover.poll_waiting(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use h2::server::Connection;
+    use kubebridge_proto::flow::{echo_request, http2};
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+
+    /// A stream that some laptop asks for, and what keeps it open.
+    async fn offer() -> (Offer, Connection<DuplexStream, Bytes>) {
+        let (near, far) = duplex(64 * 1024);
+        let asking = async {
+            let (mut requests, connection) = http2::client().handshake::<_, Bytes>(near).await?;
+            tokio::spawn(connection);
+            requests.send_request(echo_request(), false)
+        };
+        let (asked, answering) = tokio::join!(asking, http2::server().handshake(far));
+        let (mut connection, _asked) = (answering.unwrap(), asked.unwrap());
+        let (request, respond) = connection.accept().await.unwrap().unwrap();
+        let offer = Offer {
+            receive: request.into_body(),
+            respond,
+            received: 5,
+        };
+        (offer, connection)
+    }
+
+    #[tokio::test]
+    async fn who_comes_when_the_flow_is_just_over_hears_how_far_it_had_come() {
+        let handover = Handover::default();
+        let (first, _wire) = offer().await;
+        assert!(handover.put(first).is_none());
+        let (second, _wire) = offer().await;
+        let replaced = handover.put(second);
+        assert_eq!(
+            replaced.map(|(offer, over)| (offer.received, over)),
+            Some((5, None))
+        );
+
+        assert!(handover.close(Some(77)).is_some());
+
+        let (late, _wire) = offer().await;
+        let left = handover.put(late);
+        assert_eq!(left.map(|(_, over)| over), Some(Some(77)));
     }
 }

@@ -9,7 +9,7 @@ use h2::{Reason, RecvStream};
 use http::{Method, Request, Response, StatusCode};
 use kubebridge_proto::flow::{
     Attached, Credit, Datagrams, ECHO_PATH, Ended, Failure, FailureKind, Frame, How, Local, Meter,
-    Open, Socket, accepted, carry, carry_datagrams, refused,
+    Open, Socket, accepted, carry, carry_datagrams, echo_session, refused,
 };
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -55,6 +55,11 @@ pub(super) async fn answer(data: Data, request: Request<RecvStream>, respond: Se
             }
         }
         Ok(None) if is_echo => {
+            if let Some(session) = echo_session(&request)
+                && let Err(failure) = data.session(session, Instant::now())
+            {
+                return refuse(&data, respond, &failure);
+            }
             let _ = timeout(ECHO, echo(request.into_body(), respond)).await;
         }
         Ok(None) => {
@@ -77,8 +82,8 @@ fn resume(data: &Data, open: &Open, offer: Offer) {
         .find(&open.session, open.flow, Instant::now());
     match known {
         Some(Known::Open(handover)) => {
-            if let Some(offer) = handover.put(offer) {
-                gone(data, offer);
+            if let Some((offer, over)) = handover.put(offer) {
+                turn_away(data, offer, over);
             }
         }
         Some(Known::Over(reached)) => late(offer, reached),
@@ -95,6 +100,14 @@ fn late(mut offer: Offer, reached: u64) {
     if let Ok(mut send) = offer.respond.send_response(accepted(Some(reached)), false) {
         // A stream that is gone asks again, or does not.
         let _ = send.send_data(credit.encode(), true);
+    }
+}
+
+/// Answers a laptop whose flow is over.
+fn turn_away(data: &Data, offer: Offer, over: Option<u64>) {
+    match over {
+        Some(reached) => late(offer, reached),
+        None => gone(data, offer),
     }
 }
 
@@ -191,30 +204,18 @@ async fn run(data: &Data, admitted: Admitted, end: End, stream: Attached) {
         Ok(ended) => word(ended.how),
         Err(word) => word,
     };
-    if let Ok(Ended {
-        how: How::Finished,
-        reached,
-        ..
-    }) = outcome
-    {
+    let over = match &outcome {
+        Ok(ended) if ended.how == How::Finished => Some(ended.reached),
+        Ok(_) | Err(_) => None,
+    };
+    if let Some(reached) = over {
         slot.leave(reached);
     }
     // Who asked to go on in the meantime is told how far the flow had come.
-    let waiting = slot.handover.close();
+    let waiting = slot.handover.close(over);
     drop(slot);
-    match (waiting, outcome) {
-        (
-            Some(offer),
-            Ok(Ended {
-                how: How::Finished,
-                reached,
-                ..
-            }),
-        ) => {
-            late(offer, reached);
-        }
-        (Some(offer), _) => gone(data, offer),
-        (None, _) => {}
+    if let Some(offer) = waiting {
+        turn_away(data, offer, over);
     }
     counted.closed(reason, &meter);
     // The meter is seen from here: what came from the laptop went up.

@@ -42,7 +42,16 @@ pub enum Origin {
 /// The addresses.
 #[derive(Debug, Default)]
 pub struct Learned {
-    until: BTreeMap<IpAddr, (Instant, Origin)>,
+    until: BTreeMap<IpAddr, Until>,
+}
+
+/// How long an address is known.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    /// By anybody's word.
+    any: Instant,
+    /// By the cluster's: others who answer with the same address do not prolong it.
+    cluster: Option<Instant>,
 }
 
 /// Says where the addresses in an answer to `asked` come from; `None` when they are not learnt.
@@ -55,26 +64,26 @@ pub fn origin(
     rules: &Rules,
     now: Instant,
 ) -> Option<Origin> {
+    let outside = !asked.ends_with(&view.cluster_domain);
+    if outside && grant.domains.iter().any(|domain| asked.ends_with(domain)) {
+        // Even where a Service's name lies under it, too: who answered is not known here.
+        return rules.takes(asked).then_some(Origin::Outside);
+    }
     let expanded = view.search.iter().filter_map(|domain| asked.join(domain));
     let candidates = std::iter::once(asked.clone()).chain(expanded);
-    let of_service = candidates
+    let route = candidates
         .filter_map(|name| service(&name, view))
         .filter(|(namespace, _)| grant.namespaces.contains(namespace))
-        .find_map(|(namespace, name)| index.lookup(&namespace, &name, now).route());
-    if let Some(route) = of_service {
-        let target = route.external_name.as_deref().map(str::parse::<Name>);
-        return match (route.kind, target) {
-            (ServiceKind::ClusterIp | ServiceKind::Headless, _) => Some(Origin::Cluster),
-            (ServiceKind::ExternalName, Some(Ok(target))) => {
-                let takes = target.ends_with(&view.cluster_domain) || rules.takes(&target);
-                takes.then_some(Origin::Outside)
-            }
-            (ServiceKind::ExternalName, None | Some(Err(_))) => None,
-        };
+        .find_map(|(namespace, name)| index.lookup(&namespace, &name, now).route())?;
+    let target = route.external_name.as_deref().map(str::parse::<Name>);
+    match (route.kind, target) {
+        (ServiceKind::ClusterIp | ServiceKind::Headless, _) => Some(Origin::Cluster),
+        (ServiceKind::ExternalName, Some(Ok(target))) => {
+            let takes = target.ends_with(&view.cluster_domain) || rules.takes(&target);
+            takes.then_some(Origin::Outside)
+        }
+        (ServiceKind::ExternalName, None | Some(Err(_))) => None,
     }
-    let outside = !asked.ends_with(&view.cluster_domain);
-    let named = grant.domains.iter().any(|domain| asked.ends_with(domain));
-    (outside && named && rules.takes(asked)).then_some(Origin::Outside)
 }
 
 /// Takes `SERVICE.NAMESPACE.svc.DOMAIN` apart, and what is in front of it off.
@@ -106,32 +115,37 @@ impl Learned {
     }
 
     pub(super) fn put(&mut self, address: IpAddr, until: Instant, origin: Origin, now: Instant) {
-        if let Some((before, of_before)) = self.until.get_mut(&address) {
-            *before = until.max(*before);
-            // What the cluster said once goes for as long as anybody said it.
-            if origin == Origin::Cluster {
-                *of_before = origin;
-            }
+        let cluster = (origin == Origin::Cluster).then_some(until);
+        if let Some(known) = self.until.get_mut(&address) {
+            known.any = until.max(known.any);
+            known.cluster = cluster.max(known.cluster);
             return;
         }
         if self.until.len() >= MOST {
-            self.until.retain(|_, (until, _)| now < *until);
+            self.until.retain(|_, known| now < known.any);
         }
         if self.until.len() >= MOST {
             // The one that is over first gives way; that is at most a walk of 4,096 entries.
-            let first = self.until.iter().min_by_key(|(_, (until, _))| *until);
+            let first = self.until.iter().min_by_key(|(_, known)| known.any);
             if let Some(address) = first.map(|(address, _)| *address) {
                 self.until.remove(&address);
             }
         }
-        self.until.insert(address, (until, origin));
+        let known = Until {
+            any: until,
+            cluster,
+        };
+        self.until.insert(address, known);
     }
 
     /// Returns where an address comes from that may be dialled now.
     #[must_use]
     pub fn origin(&self, address: IpAddr, now: Instant) -> Option<Origin> {
-        let (until, origin) = self.until.get(&address)?;
-        (now < *until).then_some(*origin)
+        let known = self.until.get(&address)?;
+        if known.cluster.is_some_and(|until| now < until) {
+            return Some(Origin::Cluster);
+        }
+        (now < known.any).then_some(Origin::Outside)
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use kubebridge_proto::flow::ReadAhead;
 use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
@@ -14,7 +15,7 @@ use crate::limit::Connection;
 /// A connection over mutual TLS.
 #[derive(Debug)]
 pub struct Secured {
-    stream: TlsStream<Connection>,
+    stream: TlsStream<ReadAhead<Connection>>,
     peer: Peer,
     speaks: Speaks,
 }
@@ -36,7 +37,7 @@ pub struct Peer {
 }
 
 impl Secured {
-    pub(super) fn new(stream: TlsStream<Connection>, speaks: Speaks) -> Self {
+    pub(super) fn new(stream: TlsStream<ReadAhead<Connection>>, speaks: Speaks) -> Self {
         let certificate = stream.get_ref().1.peer_certificates();
         let octets = certificate
             .and_then(<[_]>::first)

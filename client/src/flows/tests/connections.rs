@@ -1,11 +1,13 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kubebridge_proto::flow::How;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world::{ECHO, Mood, World, to};
-use crate::flows::Opener;
+use crate::flows::{DatagramFlow, Opener};
 
 #[tokio::test(start_paused = true)]
 async fn there_is_no_connection_before_one_is_wanted_and_one_from_then_on() {
@@ -134,19 +136,33 @@ async fn busy(world: &World, count: usize, until: impl Future<Output = ()>) {
     }
 }
 
+/// Waits until each of four connections has one flow.
+async fn spread(world: &World) {
+    loop {
+        sleep(Duration::from_millis(50)).await;
+        let connections = world.flows.status().connections;
+        if connections.len() == 4 && connections.iter().all(|one| one.flows == 1) {
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn flows_are_spread_also_when_there_was_a_connection_long_before_them() {
+    let world = World::start();
+    world.flows.warm();
+    world.connections(1).await;
+    sleep(Duration::from_secs(60)).await;
+
+    busy(&world, 4, spread(&world)).await;
+
+    assert_eq!(world.flows.status().moved, 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn four_busy_flows_are_spread_over_four_connections_and_quiet_ones_are_dropped() {
     let world = World::start();
-    let spread = async {
-        loop {
-            sleep(Duration::from_millis(50)).await;
-            let connections = world.flows.status().connections;
-            if connections.len() == 4 && connections.iter().all(|one| one.flows == 1) {
-                return;
-            }
-        }
-    };
-    busy(&world, 4, spread).await;
+    busy(&world, 4, spread(&world)).await;
     assert!(world.flows.status().moved >= 3);
     assert_eq!(world.flows.status().lost, 0);
 
@@ -211,4 +227,120 @@ async fn flows_of_a_manager_that_drains_stay_there_and_go_on_there() {
     assert_eq!(talk.end().await.how, How::Finished);
     // Then nobody needs the old one.
     world.connections(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn flows_of_a_manager_that_takes_nothing_new_go_on_over_the_connection_they_have() {
+    let world = World::start();
+    let mut talk = world.echo().await;
+    talk.say(b"before").await;
+
+    world.manager.drain.cancel();
+    sleep(Duration::from_secs(20)).await;
+
+    talk.say(b"still there").await;
+    let status = world.flows.status();
+    assert_eq!((status.replaced, status.resumed), (0, 0));
+    assert_eq!(talk.end().await.how, How::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_falls_silent_while_its_manager_ends_is_not_kept() {
+    let world = World::start();
+    let mut talk = world.echo().await;
+    talk.say(b"before").await;
+    world.manager.drain.cancel();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.flows.status().replaced, 0);
+
+    world.wires.silence(0);
+    sleep(Duration::from_secs(10)).await;
+
+    assert_eq!(world.flows.status().replaced, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_are_not_asked_to_move_in_the_place_of_a_stream() {
+    let world = World::start();
+    let mut datagrams = world.flows.open_udp(to(ECHO)).await.unwrap();
+    let mut talk = world.echo().await;
+    let shared = &world.flows.shared;
+    let connection = shared.ready.borrow()[0].id;
+    // Both move much between two looks.
+    datagrams_of(&mut datagrams, 64).await;
+    talk.say(&[7; 200_000]).await;
+    shared.look();
+    assert_eq!(shared.ready.borrow()[0].busy.load(Ordering::Relaxed), 2);
+
+    shared.move_one(connection);
+    talk.say(b"moved").await;
+
+    let status = world.flows.status();
+    assert_eq!((status.moved, status.resumed), (1, 1));
+}
+
+/// Sends so many datagrams of 4 KiB and waits for most to come back.
+async fn datagrams_of(flow: &mut DatagramFlow, count: usize) {
+    for _ in 0..count {
+        flow.send(Bytes::from_static(&[7; 4096])).unwrap();
+    }
+    for _ in 0..count / 2 {
+        flow.recv().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_balancer_flows_go_to_the_sessions_manager_alone() {
+    let world = World::start();
+    let other = world.wires.replace("other");
+    world.wires.balance(&[&other, &world.manager]);
+    let session = world.session.borrow().id.clone();
+    other.sessions.lock().push("another".to_owned());
+    world.manager.sessions.lock().push(session);
+
+    let mut talks = Vec::new();
+    for number in 0..20_usize {
+        let mut talk = world.echo().await;
+        talk.say(b"to the right one").await;
+        talks.push(talk);
+        // The next connection is to the other one first, and so is every second.
+        world.wires.cut(world.wires.opened() - 1);
+        let spoken = vec![number as u8; 10_000];
+        for talk in &mut talks {
+            talk.say(&spoken).await;
+        }
+    }
+
+    for talk in talks {
+        assert_eq!(talk.end().await.how, How::Finished);
+    }
+    assert!(other.asked.lock().is_empty());
+    assert_eq!(world.flows.status().lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_balancer_new_flows_follow_the_session_to_another_manager_and_old_ones_stay() {
+    let world = World::start();
+    let other = world.wires.replace("other");
+    world.wires.balance(&[&world.manager, &other]);
+    let session = world.session.borrow().id.clone();
+    world.manager.sessions.lock().push(session);
+    other.sessions.lock().push("moved".to_owned());
+    let mut old = world.echo().await;
+    old.say(b"before").await;
+
+    world
+        .session
+        .send_modify(|session| "moved".clone_into(&mut session.id));
+
+    let mut new = world.echo().await;
+    new.say(b"at the other").await;
+    old.say(b"at the first").await;
+    assert_eq!(*other.asked.lock(), ["moved"]);
+    assert_eq!(old.end().await.how, How::Finished);
+    new.end().await;
+    // The connection that was for the old flow alone has gone with it.
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.manager.connections(), 0);
+    assert_eq!(other.connections(), 1);
 }

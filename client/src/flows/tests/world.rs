@@ -16,7 +16,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use kubebridge_proto::flow::{
     Attached, Budget, Datagrams, Ended, Failure, FailureKind, FlowId, Local, Meter, Open, Protocol,
-    Reattach, accepted, carry, carry_datagrams, http2, queue, refused,
+    Reattach, accepted, carry, carry_datagrams, echo_session, http2, queue, refused,
 };
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
@@ -26,10 +26,11 @@ use tokio::io::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::control::way::{BoxIo, Place, Way};
-use crate::flows::{Flows, Opener};
+use crate::flows::{Flows, MOST_CONNECTIONS, Opener};
 use crate::test_util::session_info;
 
 /// Where everything comes back as it went.
@@ -95,6 +96,10 @@ pub(super) struct Manager {
     pub(super) ended: Mutex<Vec<Ended>>,
     /// Sessions that asked, in order.
     pub(super) asked: Mutex<Vec<String>>,
+    /// Has it take nothing new over the connections it has.
+    pub(super) drain: CancellationToken,
+    /// Connections that are open.
+    open: AtomicUsize,
 }
 
 struct Parked {
@@ -129,15 +134,46 @@ impl Reattach for Parked {
 }
 
 impl Manager {
+    pub(super) fn connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
     async fn serve(self: Arc<Self>, stream: DuplexStream) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.serve_to_its_end(stream).await;
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn serve_to_its_end(self: &Arc<Self>, stream: DuplexStream) {
         let Ok(mut connection) = http2::server().handshake::<_, Bytes>(stream).await else {
             return;
         };
-        while let Some(Ok((request, respond))) = connection.accept().await {
+        let mut is_draining = false;
+        loop {
+            let next = tokio::select! {
+                next = connection.accept() => next,
+                () = self.drain.cancelled(), if !is_draining => {
+                    is_draining = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+            };
+            let Some(Ok((request, respond))) = next else {
+                return;
+            };
             let open = Open::read(&request).unwrap();
+            let session = echo_session(&request).map(str::to_owned);
             let receive = request.into_body();
             match open {
-                None => drop({ respond }.send_response(accepted(None), true)),
+                None => {
+                    let known = self.sessions.lock().clone();
+                    let asked = session.filter(|_| !known.is_empty());
+                    let answer = match asked.is_none_or(|asked| known.contains(&asked)) {
+                        true => accepted(None),
+                        false => refused(&Failure::from(FailureKind::Session)),
+                    };
+                    drop({ respond }.send_response(answer, true));
+                }
                 Some(open) => self.answer(open, respond, receive),
             }
         }
@@ -241,6 +277,8 @@ pub(super) enum Mood {
 pub(super) struct Wires {
     home: Mutex<Place>,
     pub(super) managers: Mutex<BTreeMap<Place, Arc<Manager>>>,
+    /// Who take turns, where the way is to a balancer.
+    behind: Mutex<Vec<Arc<Manager>>>,
     pub(super) mood: Mutex<Mood>,
     wires: Mutex<Vec<Wire>>,
     pub(super) opened: AtomicUsize,
@@ -273,6 +311,12 @@ impl Wires {
         managers.insert(place.clone(), Arc::clone(&manager));
         *self.home.lock() = place;
         manager
+    }
+
+    /// Has the way lead to these in turn, who look like one.
+    pub(super) fn balance(&self, managers: &[&Arc<Manager>]) {
+        *self.behind.lock() = managers.iter().map(|one| Arc::clone(one)).collect();
+        *self.home.lock() = Place::default();
     }
 
     pub(super) fn opened(&self) -> usize {
@@ -323,9 +367,12 @@ impl Way for Wires {
 
     fn raw<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, anyhow::Result<BoxIo>> {
         async move {
-            self.opened.fetch_add(1, Ordering::Relaxed);
+            let number = self.opened.fetch_add(1, Ordering::Relaxed);
             let mood = *self.mood.lock();
-            let manager = self.managers.lock().get(place).cloned();
+            let manager = match &self.behind.lock()[..] {
+                [] => self.managers.lock().get(place).cloned(),
+                behind => Some(Arc::clone(&behind[number % behind.len()])),
+            };
             let manager = manager.filter(|_| mood != Mood::Refused);
             let manager = manager.ok_or_else(|| anyhow::anyhow!("no such manager"))?;
             let (ours, near) = duplex(256 * 1024);
@@ -364,6 +411,7 @@ impl World {
         let wires = Arc::new(Wires {
             home: Mutex::default(),
             managers: Mutex::default(),
+            behind: Mutex::default(),
             mood: Mutex::new(Mood::Good),
             wires: Mutex::default(),
             opened: AtomicUsize::new(0),
@@ -371,7 +419,7 @@ impl World {
         let manager = wires.replace("first");
         let session = watch::Sender::new(session_info(&["10.96.0.0/16"]));
         let way: Arc<dyn Way> = Arc::clone(&wires) as _;
-        let flows = Flows::start(way, session.subscribe());
+        let flows = Flows::start(way, session.subscribe(), MOST_CONNECTIONS);
         Self {
             wires,
             manager,

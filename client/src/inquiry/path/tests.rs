@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use kubebridge_dns::test_util::Answer;
 use kubebridge_proto::flow::Failure;
-use kubebridge_proto::probe::Dial;
+use kubebridge_proto::flow::FailureKind;
+use kubebridge_proto::probe::{Dial, Endpoints, Heard, Probed, Service, Verdict};
 
+use super::judge::verdict;
 use super::*;
 use crate::inquiry::text::path_text;
 use crate::local_dns::tests::World;
-use crate::status::routing::{HoleReport, HostRouteReport, NetworkReport};
+use crate::status::routing::{HoleReport, HostRouteReport, LeftOutReport, NetworkReport};
 use crate::status::{Leftovers, trace_document};
 
 fn millis(count: u64) -> Duration {
@@ -27,12 +29,19 @@ fn probed(failure: Option<FailureKind>, ready: u32) -> Probed {
             namespace: "shop".to_owned(),
             name: "authors".to_owned(),
             endpoints: Endpoints::Known { ready, total: 3 },
+            ready: endpoints(ready),
         }),
         dial: Some(Dial {
             failure: failure.map(Failure::from),
             took: millis(2),
+            heard: None,
         }),
     }
+}
+
+fn endpoints(ready: u32) -> Vec<IpAddr> {
+    let address = |number| [10, 244, 1, number].into();
+    (1..=u8::try_from(ready).unwrap()).map(address).collect()
 }
 
 fn routing() -> RoutingReport {
@@ -52,28 +61,47 @@ fn routing() -> RoutingReport {
             reason: "a route of this machine".to_owned(),
             via: None,
         }],
+        left_out: vec![LeftOutReport {
+            network: "fd00:96::/108".to_owned(),
+            reason: "this machine has IPv6 switched off".to_owned(),
+        }],
         ..RoutingReport::default()
     }
 }
 
 fn report(failure: Option<FailureKind>, ready: u32) -> PathReport {
-    let mut steps = vec![
-        PathStep::new(
-            "name",
-            OK,
-            "10.96.0.7 (under a suffix of the session)",
-            Some(millis(3)),
-        ),
-        route(&routing(), to().ip(), Destination::Cluster, true),
-    ];
-    let (told, help) = told(to(), &probed(failure, ready), millis(5));
-    steps.extend(told);
+    report_of(&[probed(failure, ready)])
+}
+
+/// The story of a name with as many addresses.
+fn report_of(probed: &[Probed]) -> PathReport {
+    let name = PathStep::new(
+        "name",
+        OK,
+        "10.96.0.7 (under a suffix of the session)",
+        Some(millis(3)),
+    );
+    let addresses = probed.iter().zip(7_u8..).map(|(probed, last)| {
+        let to: SocketAddr = ([10, 96, 0, last], 9080).into();
+        let mut steps = vec![route(&routing(), to.ip(), Destination::Cluster, true)];
+        let (told, help) = told(Protocol::Tcp, to, probed, millis(5));
+        steps.extend(told);
+        AddressReport {
+            address: to.ip(),
+            verdict: verdict(&steps),
+            help,
+            steps,
+        }
+    });
+    let addresses: Vec<_> = addresses.collect();
+    let (verdict, help) = overall(&addresses);
     PathReport {
         session: "0a1b2c3d".to_owned(),
         target: "authors.shop:9080".to_owned(),
-        verdict: verdict(&steps),
+        verdict,
         help,
-        steps,
+        steps: [&[name], &addresses[0].steps[..]].concat(),
+        addresses,
         took_micros: 8100,
     }
 }
@@ -123,7 +151,7 @@ fn a_denial_ends_the_way_and_says_what_helps() {
             service: None,
             dial: None,
         };
-        let (steps, help) = told(to(), &denied, millis(1));
+        let (steps, help) = told(Protocol::Tcp, to(), &denied, millis(1));
         assert_eq!(steps.len(), 1);
         assert_eq!(
             (verdict(&steps).as_str(), steps[0].detail.as_str()),
@@ -147,6 +175,7 @@ fn the_route_says_who_has_an_address() {
     for (routing, address, destination, is_by_name, verdict) in [
         (&set, "10.96.0.7", cluster, true, OK),
         (&set, "192.0.2.7", cluster, true, OK),
+        (&set, "fd00:96::7", cluster, true, LEFT_OUT),
         (&set, "10.244.9.1", cluster, true, "no-route"),
         (&set, "198.51.100.1", cluster, false, "no-route"),
         (&set, "198.51.100.1", cluster, true, UNKNOWN),
@@ -162,7 +191,11 @@ fn the_route_says_who_has_an_address() {
 
 #[test]
 fn the_json_and_the_text_of_trace_are_the_golden_ones() {
-    let reports = [report(None, 2), report(Some(FailureKind::Refused), 0)];
+    let reports = [
+        report(None, 2),
+        report(Some(FailureKind::Refused), 0),
+        report_of(&[probed(None, 2), probed(Some(FailureKind::Timeout), 2)]),
+    ];
     let document = trace_document(&reports, &Leftovers::default());
     let shown = reports.map(|report| path_text(&report)).join("\n");
     let value = |text: &str| {
@@ -205,4 +238,76 @@ async fn a_way_is_followed_as_far_as_it_is_known() {
     let outside = follow("www.example.com:80").await;
     assert_eq!(outside.verdict, OUTSIDE);
     assert_eq!((outside.help, outside.steps.len()), (None, 2));
+
+    // The wish for datagrams is part of the target, and the first address's steps are those of before.
+    let datagrams = follow("authors.default:53/udp").await;
+    assert_eq!(datagrams.target, "authors.default:53/udp");
+    assert_eq!(datagrams.steps[1..], datagrams.addresses[0].steps[..]);
+}
+
+#[test]
+fn datagrams_are_reachable_only_when_they_were_answered() {
+    let to = to();
+    let heard = |heard, ready| {
+        let mut probed = probed(None, ready);
+        probed.dial.as_mut().unwrap().heard = heard;
+        let (steps, help) = told(Protocol::Udp, to, &probed, millis(5));
+        (verdict(&steps), help)
+    };
+    let (answered, nothing) = (Some(Heard::Answered), Some(Heard::Nothing));
+    for (got, ready, wanted) in [
+        (answered, 1, REACHABLE),
+        (nothing, 1, UNANSWERED),
+        (nothing, 0, "no-ready-endpoints"),
+        // An older manager sends none.
+        (None, 1, UNANSWERED),
+    ] {
+        assert_eq!(heard(got, ready).0, wanted, "{got:?}");
+    }
+    let (_, help) = heard(nothing, 0);
+    assert!(help.unwrap().contains("no pod of the service is ready"));
+}
+
+#[test]
+fn lifecycle_21_a_connection_that_is_ended_at_once_is_no_way_there() {
+    for (heard, wanted) in [
+        (None, REACHABLE),
+        (Some(Heard::Nothing), REACHABLE),
+        (Some(Heard::Answered), REACHABLE),
+        (Some(Heard::Closed), RESET_AT_ONCE),
+        (Some(Heard::Reset), RESET_AT_ONCE),
+    ] {
+        let mut probed = probed(None, 2);
+        probed.dial.as_mut().unwrap().heard = heard;
+        let (steps, help) = told(Protocol::Tcp, to(), &probed, millis(5));
+        assert_eq!(verdict(&steps), wanted, "{heard:?}");
+        assert_eq!(help.is_some(), wanted != REACHABLE);
+    }
+}
+
+#[test]
+fn a_destination_is_what_its_addresses_are_and_partly_where_they_differ() {
+    let of = |address: &str, verdict: &str| AddressReport {
+        address: address.parse().unwrap(),
+        verdict: verdict.to_owned(),
+        help: Some(format!("help {verdict}")),
+        steps: Vec::new(),
+    };
+    let (four, other, six) = ("10.244.1.5", "10.244.1.6", "fd00:96::7");
+    for (addresses, wanted) in [
+        (vec![of(four, REACHABLE)], REACHABLE),
+        (vec![of(four, REACHABLE), of(other, REACHABLE)], REACHABLE),
+        (vec![of(four, "timeout"), of(other, "refused")], "timeout"),
+        (vec![of(four, REACHABLE), of(other, "timeout")], PARTLY),
+        (vec![of(four, "no-route"), of(other, REACHABLE)], PARTLY),
+        // Programs pass over IPv6 where the machine has none, but not over what has a route.
+        (vec![of(four, REACHABLE), of(six, LEFT_OUT)], REACHABLE),
+        (vec![of(four, REACHABLE), of(six, "timeout")], PARTLY),
+        (vec![of(six, LEFT_OUT)], LEFT_OUT),
+        (vec![of(four, OUTSIDE), of(six, OUTSIDE)], OUTSIDE),
+    ] {
+        assert_eq!(overall(&addresses).0, wanted, "{addresses:?}");
+    }
+    let (_, help) = overall(&[of(four, REACHABLE), of(other, "timeout")]);
+    assert_eq!(help.unwrap(), "10.244.1.6 is timeout: help timeout");
 }

@@ -66,6 +66,32 @@ fn an_ipv6_datagram_behind_a_hop_by_hop_header_is_found() {
 }
 
 #[test]
+fn f6_a_refusal_names_the_flow_of_its_sender_only() {
+    for (laptop, far, head) in [
+        ("192.0.2.1:4000", "10.96.0.1:53", 20),
+        ("[fd6f::1]:4000", "[fd00::1]:53", 40),
+    ] {
+        let answer = datagram(far, laptop, b"answer");
+        let answer = Packet::parse(&answer).unwrap();
+        let said = replies::unreachable(&answer, replies::Unreachable::Port).unwrap();
+        let said = Packet::parse(&said).unwrap();
+        assert_eq!(said.refused(), Some(key(laptop, far)));
+        // The least that a quote has (RFC 792): the header and eight octets of the datagram.
+        let payload = &said.payload[..8 + head + 8];
+        assert_eq!(Packet { payload, ..said }.refused(), Some(key(laptop, far)));
+        let payload = &said.payload[..8 + head + 3];
+        assert_eq!(Packet { payload, ..said }.refused(), None);
+        let (source, destination) = (said.destination, said.source);
+        let turned = Packet {
+            source,
+            destination,
+            ..said
+        };
+        assert_eq!(turned.refused(), None);
+    }
+}
+
+#[test]
 fn packets_for_nobody_in_particular_are_not_ours() {
     for (from, to) in [
         (FROM, "224.0.0.251:5353"),

@@ -35,14 +35,14 @@ async fn f6_a_silent_flow_ends_and_the_next_datagram_opens_another() {
             )
         );
         tokio::time::sleep(Duration::from_secs(idle - 1)).await;
-        assert_eq!(world.netstack.status().flows, 1);
+        assert_eq!(world.netstack.counts().status().flows, 1);
         assert!(out.recv().now_or_never().is_none());
 
         assert_eq!(out.recv().await, None);
         world.device.send(question(port, b"two")).await;
         let (mut out, _into) = ends(&world).await;
         assert_eq!(out.recv().await.unwrap(), "two");
-        assert_eq!(world.netstack.status().flows, 1);
+        assert_eq!(world.netstack.counts().status().flows, 1);
     }
 }
 
@@ -72,7 +72,7 @@ async fn f6_while_the_far_end_is_opened_the_oldest_datagrams_give_way() {
     }
     assert!(out.recv().now_or_never().is_none());
     drop((out, into));
-    while world.netstack.status().flows > 0 {
+    while world.netstack.counts().status().flows > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(world.dropped("datagram-queue"), 36);
@@ -86,7 +86,7 @@ async fn f6_a_far_end_that_is_not_opened_in_time_is_given_up_with_what_waited() 
     world.far.dialled(1).await;
 
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(world.netstack.status().flows, 0);
+    assert_eq!(world.netstack.counts().status().flows, 0);
     world.device.send(question(9000, &[200])).await;
 
     let (mut out, _into) = ends(&world).await;
@@ -129,6 +129,48 @@ async fn f6_a_flow_whose_far_end_is_refused_later_is_told() {
 
     let packet = world.device.receive().await;
     assert_eq!(Packet::parse(&packet).unwrap().payload[..2], [3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f6_a_flow_ends_when_the_laptop_says_that_its_program_is_gone() {
+    for (laptop, service) in [
+        (LAPTOP, "10.96.0.1:9000"),
+        ("[fd6f::1]:40000", "[fd00:96::1]:9000"),
+    ] {
+        let mut world = World::new();
+        let (laptop, service) = (at(laptop), at(service));
+        world.device.send(datagram(laptop, service, b"one")).await;
+        let (mut out, into) = ends(&world).await;
+        assert_eq!(out.recv().await.unwrap(), "one");
+        into.send(Bytes::from(vec![7; 4000])).unwrap();
+        let first = world.device.receive().await;
+        // What a kernel says of a datagram that came in pieces quotes all of it.
+        let answer = datagram(service, laptop, &[7; 4000]);
+        let answer = Packet::parse(&answer).unwrap();
+        let gone = replies::unreachable(&answer, replies::Unreachable::Port).unwrap();
+        assert!(first.len() <= MTU);
+
+        // A host says it of itself alone, and of its own datagrams alone.
+        let other = SocketAddr::new(service.ip(), 9001);
+        let elsewhere = datagram(other, laptop, b"answer");
+        let elsewhere = Packet::parse(&elsewhere).unwrap();
+        let why = replies::Unreachable::Port;
+        let unknown = replies::unreachable(&elsewhere, why).unwrap();
+        world.device.send(unknown).await;
+        let host = replies::unreachable(&answer, replies::Unreachable::Host).unwrap();
+        world.device.send(host).await;
+        world.device.silence(Duration::from_secs(1)).await;
+        assert!(out.recv().now_or_never().is_none());
+
+        world.device.send(gone).await;
+
+        assert_eq!(out.recv().await, None);
+        assert_eq!(world.netstack.counts().status().flows, 0);
+        assert_eq!(world.dropped("no-flow"), 1);
+        world.device.send(datagram(laptop, service, b"two")).await;
+        let (mut out, _into) = ends(&world).await;
+        assert_eq!(out.recv().await.unwrap(), "two");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,6 +253,6 @@ async fn datagrams_beyond_the_bound_of_flows_are_counted() {
     while world.dropped("flow-limit") < 5 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(world.netstack.status().flows, FLOWS);
+    assert_eq!(world.netstack.counts().status().flows, FLOWS);
     assert_eq!(world.far.dialled.borrow().len(), FLOWS);
 }

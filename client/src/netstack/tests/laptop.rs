@@ -53,6 +53,16 @@ pub(super) fn data(from: &str, to: &str, number: i32, confirmed: i32) -> Vec<u8>
     segment(from, to, TcpControl::Psh, (number, Some(confirmed)))
 }
 
+/// Builds a segment that only confirms.
+pub(super) fn confirming(from: &str, to: &str, number: i32, confirmed: i32) -> Vec<u8> {
+    segment(from, to, TcpControl::None, (number, Some(confirmed)))
+}
+
+/// Builds an end.
+pub(super) fn end(from: &str, to: &str, number: i32, confirmed: i32) -> Vec<u8> {
+    segment(from, to, TcpControl::Fin, (number, Some(confirmed)))
+}
+
 /// Builds a reset.
 pub(super) fn reset(from: &str, to: &str, number: i32) -> Vec<u8> {
     segment(from, to, TcpControl::Rst, (number, None))

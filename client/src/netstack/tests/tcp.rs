@@ -6,7 +6,7 @@ use super::laptop::{Laptop, syn};
 use super::*;
 
 /// Reads a packet as a TCP segment: its control, sequence and confirmed number.
-fn segment(packet: &[u8]) -> (TcpControl, i32, Option<i32>) {
+pub(super) fn segment(packet: &[u8]) -> (TcpControl, i32, Option<i32>) {
     let packet = Packet::parse(packet).unwrap();
     let segment = TcpPacket::new_checked(packet.payload).unwrap();
     let control = match (segment.syn(), segment.rst(), segment.fin()) {
@@ -44,7 +44,7 @@ async fn f1_a_dial_without_an_answer_is_given_up_and_the_next_syn_dials_again() 
     world.device.send(syn(LAPTOP, SERVICE, 1000)).await;
 
     world.device.silence(Duration::from_secs(6)).await;
-    assert_eq!(world.netstack.status().flows, 0);
+    assert_eq!(world.netstack.counts().status().flows, 0);
     world.device.send(syn(LAPTOP, SERVICE, 1000)).await;
 
     let answer = world.device.receive().await;
@@ -102,7 +102,7 @@ async fn a_connection_given_up_while_it_is_dialled_is_not_answered() {
         .device
         .send(laptop::reset(LAPTOP, SERVICE, 1001))
         .await;
-    while world.netstack.status().flows > 0 {
+    while world.netstack.counts().status().flows > 0 {
         tokio::task::yield_now().await;
     }
 
@@ -202,6 +202,27 @@ async fn f2_open_flows_are_reset_when_the_session_ends_and_the_device_is_given_b
     let (control, number, _) = segment(&world.device.receive().await);
     assert_eq!((control, number), (TcpControl::Rst, sequence + 1));
     assert!(device.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f2_every_open_flow_is_reset_when_the_session_ends_however_many_there_are() {
+    let mut world = World::new();
+    let ports = 1000..1400;
+    for port in ports.clone() {
+        let from = format!("198.19.248.1:{port}");
+        world.device.send(syn(&from, SERVICE, 1000)).await;
+        let (_, sequence, _) = segment(&world.device.receive().await);
+        let confirmed = laptop::confirming(&from, SERVICE, 1001, sequence + 1);
+        world.device.send(confirmed).await;
+    }
+
+    world.netstack.stop().await;
+
+    for port in ports {
+        let heard = world.device.receive.try_recv();
+        let heard = heard.unwrap_or_else(|_| panic!("no reset before that of port {port}"));
+        assert_eq!(segment(&heard).0, TcpControl::Rst);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -109,7 +109,7 @@ impl<O: Os> Parts<'_, O> {
         let now = self.clock.now();
         keeper.renew_hosts(now);
         let wish = self.intent.clone().with_routes(keeper.routes());
-        let wish = match wish {
+        let wish = match wish.and_then(|wish| wish.with_given(keeper.given())) {
             Ok(wish) => wish,
             Err(error) => {
                 keeper.let_go();

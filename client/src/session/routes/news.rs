@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use kubebridge_platform::net::IpNet;
-use kubebridge_platform::routes::{self, Plan};
+use kubebridge_platform::routes::{self, Overlap, Plan};
 
 use super::{Wanted, host_net};
 use crate::status::routing::LeftOutReport;
@@ -17,6 +17,7 @@ const SINGLES: usize = 8;
 /// Returns every line.
 pub(super) fn of(
     plan: &Plan,
+    given_up: &[Overlap],
     cluster: &Wanted,
     observed: &BTreeMap<IpAddr, String>,
 ) -> Vec<String> {
@@ -36,6 +37,12 @@ pub(super) fn of(
             ));
         }
     }
+    lines.extend(given_up.iter().map(|taken| {
+        format!(
+            "{taken}: packets to {} go to the cluster (--take-cidr)",
+            taken.ours
+        )
+    }));
     let left_out = left_out(plan).into_iter();
     let left_out =
         left_out.filter(|one| one.network.parse().is_ok_and(|net| !singles.contains(&net)));

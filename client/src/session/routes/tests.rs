@@ -230,3 +230,81 @@ async fn f11_a_host_that_a_network_has_meanwhile_is_the_networks() {
     assert_eq!(keeper.routes(), nets(&["10.96.0.0/16", "203.0.113.0/24"]));
     assert!(!keeper.follow(&session_info(&["10.96.0.0/16", "203.0.113.0/24"])));
 }
+
+#[tokio::test]
+async fn w9_what_the_user_takes_from_a_vpn_is_routed_and_told_with_both_routes() {
+    let vpn = taken(&[
+        ("10.0.0.0/8", Why::Route),
+        ("10.244.0.53/32", Why::NameServer),
+    ]);
+    let cluster = ["10.244.0.0/16"];
+    let (mut without, _table) = keeper(&cluster, RouteChoice::default(), Vec::new());
+    without.take(vpn.clone());
+    without.replan().unwrap();
+    let failure = without.check_covered().unwrap_err();
+    let hint = failure.hint.unwrap();
+    assert!(
+        hint.starts_with("--exclude-cidr 10.244.0.0/16 connects without it"),
+        "{hint}"
+    );
+    assert!(
+        hint.contains("--take-cidr 10.244.0.0/16 takes it from 10.0.0.0/8"),
+        "{hint}"
+    );
+
+    let choice = RouteChoice {
+        take: nets(&cluster),
+        ..RouteChoice::default()
+    };
+    let (mut with, _table) = keeper(&cluster, choice, Vec::new());
+    with.take(vpn);
+    with.replan().unwrap();
+
+    with.check_covered().unwrap();
+    assert_eq!(with.given(), nets(&cluster));
+    let report = with.report();
+    let purposes: Vec<_> = report
+        .networks
+        .iter()
+        .flat_map(|one| &one.purposes)
+        .collect();
+    assert!(
+        purposes
+            .iter()
+            .all(|one| ["pods", "services", "--take-cidr"].contains(&one.as_str()))
+    );
+    let name_server = "10.244.0.53/32".parse().unwrap();
+    assert!(
+        with.routes()
+            .iter()
+            .all(|route| !route.overlaps(&name_server))
+    );
+    assert_eq!(
+        (
+            report.taken[0].ours.as_str(),
+            report.taken[0].theirs.as_str()
+        ),
+        ("10.244.0.0/16", "10.0.0.0/8")
+    );
+    let news = with.news();
+    assert!(
+        news.contains(
+            &"10.244.0.0/16 overlaps the route 10.0.0.0/8: packets to 10.244.0.0/16 go to the cluster (--take-cidr)"
+                .to_owned()
+        ),
+        "{news:?}"
+    );
+}
+
+#[tokio::test]
+async fn lifecycle_16_a_local_network_is_not_taken_whatever_the_user_says() {
+    let choice = RouteChoice {
+        take: nets(&["10.244.0.0/16"]),
+        ..RouteChoice::default()
+    };
+    let (mut keeper, _table) = keeper(&["10.244.0.0/16"], choice, Vec::new());
+    keeper.take(taken(&[("10.0.0.0/8", Why::OnLink)]));
+    keeper.replan().unwrap();
+    let failure = keeper.check_covered().unwrap_err();
+    assert!(!failure.hint.unwrap().contains("--take-cidr"));
+}

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::access::TokenFiles;
 use crate::cli::{DnsChoice, HostsForm, Mode, Progress};
-use crate::connect::Target;
+use crate::connect::{ANY_PORT, Target};
 use crate::control::namespaces::Change;
 use crate::probe::{Finding, ask};
 use crate::session::routes::RouteChoice;
@@ -61,6 +61,8 @@ impl World {
             hosts: HostsForm::Namespaced,
             probe: None,
             tun_cidr: None,
+            data_connections: 4,
+            proxy_listen: ANY_PORT,
             routes: RouteChoice::default(),
             token_files: TokenFiles::default(),
             output: Output::Text,

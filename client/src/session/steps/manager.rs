@@ -95,7 +95,7 @@ pub(in crate::session) async fn open_session<O: Os>(
         .namespaces()
         .map(|(_, routes)| routes.len())
         .sum();
-    let flows = Flows::start(way, control.session());
+    let flows = Flows::start(way, control.session(), parts.config.data_connections);
     parts.board.note(|facts| {
         facts.session = Some(control.session());
         facts.flows = Some(Arc::clone(&flows));

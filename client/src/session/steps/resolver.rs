@@ -116,6 +116,8 @@ pub(in crate::session) fn resolver<O: Os>(parts: &mut Parts<'_, O>) -> Result<St
     opener.warm();
     let reachable = routes.reachable();
     let netstack = Netstack::start(device.packets()?, settings, opener, reachable, local);
+    let counts = netstack.counts();
+    parts.board.note(|facts| facts.packets = Some(counts));
     parts.netstack = Some(netstack);
     Ok(format!("{} by UDP and TCP", link.socket))
 }

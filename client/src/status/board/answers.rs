@@ -8,11 +8,11 @@ use super::reports::{routing, tunnel_report};
 use super::{Board, HostsLineReport};
 use crate::failure::{Exit, Failure};
 use crate::flows::Flows;
-use crate::inquiry::path::PathReport;
+use crate::inquiry::path::{PathReport, PathTarget};
 use crate::inquiry::report::{FlushReport, QueryReport, TraceReport, UpstreamsReport};
 use crate::inquiry::{Inquiry, Question};
 use crate::places::SessionPlaces;
-use crate::proxy::{EnvReport, Target};
+use crate::proxy::EnvReport;
 use crate::zones::Destination;
 
 impl Board {
@@ -78,7 +78,7 @@ impl Board {
     /// # Errors
     ///
     /// There is no resolver yet.
-    pub async fn path(&self, target: &Target) -> Result<PathReport, String> {
+    pub async fn path(&self, target: &PathTarget) -> Result<PathReport, String> {
         let inquiry = self.inquiry()?;
         let routing = routing(&self.facts.lock(), self.clock.now());
         Ok(inquiry.path(self.session(), target, &routing).await)

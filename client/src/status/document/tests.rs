@@ -1,14 +1,15 @@
 //! The golden files: what programs may rely on.
 
 use super::*;
-use crate::flows::{ConnectionStatus, FlowsStatus};
+use crate::flows::{AbruptStatus, ConnectionStatus, FlowsStatus};
+use crate::netstack::PacketsStatus;
 use crate::status::CredentialsReport;
 use crate::status::routing::{
     HoleReport, HostRouteReport, LeftOutReport, NetworkReport, OverlapReport, RoutingReport,
 };
 use crate::status::{
     ConflictReport, DnsReport, HealthReport, HostsLineReport, HostsReport, NamespaceReport,
-    RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TokensReport,
+    ProxyReport, RepairReport, RepairsReport, ServiceReport, StaleReport, StepReport, TokensReport,
     TunnelReport, WithheldReport,
 };
 
@@ -61,6 +62,11 @@ fn routing() -> RoutingReport {
             ours: "10.96.0.0/16".to_owned(),
             theirs: "10.96.128.0/17".to_owned(),
             via: Some("docker0".to_owned()),
+        }],
+        taken: vec![OverlapReport {
+            ours: "10.244.0.0/16".to_owned(),
+            theirs: "10.0.0.0/8".to_owned(),
+            via: Some("tun0".to_owned()),
         }],
         left_out: vec![LeftOutReport {
             network: "fd00:10::/108".to_owned(),
@@ -158,6 +164,19 @@ fn session() -> StatusReport {
         log: Some("/run/kubebridge/sessions/0a1b2c3d/session.log".to_owned()),
         withheld: None,
         flows: Some(flows()),
+        packets: Some(packets()),
+        proxy: None,
+    }
+}
+
+fn packets() -> PacketsStatus {
+    let dropped = [("device", 0), ("outside", 7), ("protocol", 1)];
+    PacketsStatus {
+        flows: 4,
+        half_open: 1,
+        dropped: dropped
+            .map(|(reason, count)| (reason.to_owned(), count))
+            .into(),
     }
 }
 
@@ -167,6 +186,7 @@ fn flows() -> FlowsStatus {
             place: "traffic-manager-7d9c".to_owned(),
             flows: 3,
             round_trip_micros: 21_500,
+            echo_age_millis: 1_200,
             sent: 1_000,
             received: 2_000,
         }],
@@ -174,11 +194,18 @@ fn flows() -> FlowsStatus {
         opened: 120,
         resumed: 4,
         moved: 1,
+        reset_here: 7,
+        reset_there: 8,
         replaced: 2,
         dropped_datagrams: 5,
         sent: 900,
         received: 1_900,
         failures: [("refused".to_owned(), 6)].into(),
+        abrupt: vec![AbruptStatus {
+            destination: "10.96.3.1:80".parse().unwrap(),
+            count: 2,
+            ago_millis: 1_500,
+        }],
         ..FlowsStatus::default()
     }
 }
@@ -259,6 +286,10 @@ fn the_json_of_several_sessions_says_what_the_later_ones_do_without() {
             domains: texts(&["svc", "default"]),
             hosts_names: 4,
         }),
+        packets: None,
+        proxy: Some(ProxyReport {
+            address: "127.0.0.1:4711".parse().unwrap(),
+        }),
         ..session()
     };
     let golden = include_str!("../golden/status-several.json");
@@ -307,6 +338,19 @@ fn the_json_of_recover_is_the_golden_one() {
     };
     let golden = include_str!("../golden/recover.json");
     check(&recover_document(&[recovered]), golden);
+}
+
+#[test]
+fn the_json_of_install_recovery_is_the_golden_one() {
+    let planned = Installation {
+        unit: "/etc/systemd/system/kubebridge-recover.service".into(),
+        content: "[Unit]\n".to_owned(),
+        link: "/etc/systemd/system/sysinit.target.wants/kubebridge-recover.service".into(),
+        target: "../kubebridge-recover.service".into(),
+    };
+    let written = [planned.unit.clone(), planned.link.clone()];
+    let golden = include_str!("../golden/install-recovery.json");
+    check(&recovery_document(Some(&planned), &written, &[]), golden);
 }
 
 #[test]

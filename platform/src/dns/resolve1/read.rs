@@ -21,6 +21,11 @@ impl Manager {
         self.proxy.get_property("ResolvConfMode").await
     }
 
+    /// Reads a setting for all links that is a word; `None` where it is too old to have it.
+    pub(crate) async fn setting(&self, name: &'static str) -> Option<String> {
+        self.proxy.get_property(name).await.ok()
+    }
+
     /// Reads one link's settings; `None` if there is no such link.
     pub async fn link_state(&self, link: u32) -> Result<Option<LinkState>, DnsError> {
         let proxy = match self.link(link).await {

@@ -5,16 +5,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use h2::Reason;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep, sleep};
-use tokio_util::io::poll_read_buf;
 
 use crate::flow::attached::{Attached, Ended, How, Local, Meter};
 use crate::flow::budget::Budget;
-use crate::flow::frame::{Frame, FrameReader, HEADER, MAX_DATA, data_header};
+use crate::flow::frame::{Frame, FrameReader, HEADER, data_header};
 use crate::flow::state::{Owing, Receiver, Sender, Violation};
+
+use super::reading::{READ, Reading};
 
 /// How long what was consumed may stay unacknowledged: the peer keeps it as long.
 const ACKNOWLEDGE: Duration = Duration::from_millis(250);
@@ -24,10 +25,6 @@ const IDLE: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 16;
 /// Pieces that are written at once.
 const SLICES: usize = 16;
-/// Reads below this are copied into a buffer of their own size: kept until they are acknowledged,
-/// they would keep all of a larger one.
-const COPIED: usize = MAX_DATA / 2;
-
 /// Why a stream is not polled any longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parted {
@@ -44,6 +41,7 @@ pub(super) struct Pump<'a, L> {
     sender: Sender,
     receiver: Receiver,
     reader: FrameReader,
+    reading: Reading,
     timer: Timer,
     is_unflushed: bool,
     /// The local side has reset the flow.
@@ -72,6 +70,7 @@ impl<'a, L: Local> Pump<'a, L> {
             sender: Sender::new(memory),
             receiver: Receiver::new(memory),
             reader: FrameReader::stream(),
+            reading: Reading::default(),
             timer: Timer {
                 sleep: Box::pin(sleep(Duration::ZERO)),
                 set: Set::Nothing,
@@ -157,6 +156,22 @@ impl<'a, L: Local> Pump<'a, L> {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Waits until the peer has taken what was sent before the local side reset the flow.
+    pub(super) fn poll_taken(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut Attached,
+    ) -> Poll<Parted> {
+        while !self.sender.is_taken() {
+            match self.poll_stream(context, stream) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(parted) => return Poll::Ready(parted),
+            }
+        }
+        Poll::Ready(Parted::Ended(How::LocalReset))
     }
 
     /// Takes from the peer; whether there was anything.
@@ -264,26 +279,17 @@ impl<'a, L: Local> Pump<'a, L> {
             self.is_reset = self.local.poll_reset(context).is_ready();
             return false;
         }
-        let mut buffer = BytesMut::with_capacity(HEADER + room);
-        buffer.put_bytes(0, HEADER);
-        let mut spare = (&mut buffer).limit(room);
-        let read = poll_read_buf(Pin::new(&mut self.local), context, &mut spare);
-        match read {
+        match self.reading.poll(&mut self.local, context, room.min(READ)) {
             Poll::Pending => false,
-            Poll::Ready(Ok(0)) => {
+            Poll::Ready(Ok(frame)) if frame.len() == HEADER => {
                 self.sender.finish();
                 send(stream, Frame::Fin.encode());
                 true
             }
-            Poll::Ready(Ok(count)) => {
-                buffer[..HEADER].copy_from_slice(&data_header(count));
-                let frame = if count < COPIED {
-                    Bytes::copy_from_slice(&buffer)
-                } else {
-                    buffer.freeze()
-                };
-                self.sender.push(frame.slice(HEADER..));
-                self.meter.add_sent(count);
+            Poll::Ready(Ok(frame)) => {
+                let octets = frame.slice(HEADER..);
+                self.meter.add_sent(octets.len());
+                self.sender.push(octets);
                 send(stream, frame);
                 true
             }

@@ -23,6 +23,8 @@ pub struct Sender {
     kept_from: u64,
     /// Octets sent, without the end.
     sent: u64,
+    /// What the peer has consumed, as it said last.
+    consumed: u64,
     /// Octets that may be sent.
     limit: u64,
     is_finished: bool,
@@ -41,6 +43,7 @@ impl Sender {
             share: budget.share(),
             kept_from: 0,
             sent: 0,
+            consumed: 0,
             limit: LEAST_WINDOW as u64,
             is_finished: false,
             end_acknowledged: false,
@@ -102,6 +105,12 @@ impl Sender {
         self.end_acknowledged
     }
 
+    /// Whether the peer has consumed everything that was sent so far.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.consumed >= self.sent
+    }
+
     /// Returns the octets sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
@@ -124,6 +133,7 @@ impl Sender {
             return Err(Violation::Offset);
         }
         self.end_acknowledged |= self.is_finished && credit.consumed == self.reached();
+        self.consumed = credit.consumed;
         self.forget(credit.consumed);
         // What was granted once stays granted but for memory: the peer takes what is on its way.
         self.limit = credit.consumed.saturating_add(u64::from(credit.window));

@@ -184,6 +184,53 @@ async fn what_is_learnt_is_bounded_and_the_first_to_end_gives_way() {
 }
 
 #[tokio::test]
+async fn a_service_whose_name_a_suffix_has_does_not_vouch_for_what_others_answer() {
+    let (view, grant, index) = (view(), grant(), index());
+    // `corp.example` is the session's suffix, and `example` a Service of its namespace.
+    let example = ServiceRoute {
+        name: "example".to_owned(),
+        namespace: "shop".to_owned(),
+        kind: ServiceKind::Headless,
+        cluster_ips: vec![],
+        ports: vec![],
+        external_name: None,
+    };
+    index.apply(example);
+    let open = Rules::default();
+    let strict: Rules = ["domains=none".parse().unwrap()].into_iter().collect();
+    for (asked, rules, expected) in [
+        ("db.corp.example", &open, Some(Origin::Outside)),
+        ("db.corp.example", &strict, None),
+        ("corp.example", &open, Some(Origin::Outside)),
+        (
+            "corp.example.shop.svc.cluster.local",
+            &open,
+            Some(Origin::Cluster),
+        ),
+    ] {
+        let found = origin(&name(asked), &view, &grant, &index, rules, Instant::now());
+        assert_eq!(found, expected, "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn what_others_answer_does_not_prolong_what_the_cluster_said() {
+    let mut learned = Learned::default();
+    let start = Instant::now();
+    let address = IpAddr::from([10, 0, 0, 1]);
+    let answer = |ttl| reply(ResponseCode::NOERROR, &[("10.0.0.1", ttl)]);
+    learned.learn(&answer(300), Origin::Outside, start);
+    learned.learn(&answer(60), Origin::Cluster, start);
+
+    let at = |seconds| learned.origin(address, start + Duration::from_secs(seconds));
+
+    assert_eq!(at(59), Some(Origin::Cluster));
+    assert_eq!(at(60), Some(Origin::Outside));
+    assert_eq!(at(299), Some(Origin::Outside));
+    assert_eq!(at(300), None);
+}
+
+#[tokio::test]
 async fn an_answer_never_shortens_what_an_earlier_one_allowed() {
     let mut learned = Learned::default();
     let start = Instant::now();

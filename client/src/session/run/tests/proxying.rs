@@ -1,7 +1,7 @@
 //! Sessions with a proxy, which change nothing on the machine.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::status::client::Session;
@@ -13,6 +13,14 @@ async fn by_proxy() -> World {
     World::new(|os, config| {
         config.mode = Mode::Proxy;
         os.failing = Some("take");
+    })
+    .await
+}
+
+async fn by_proxy_at(port: SocketAddr) -> World {
+    World::new(|_, config| {
+        config.mode = Mode::Proxy;
+        config.proxy_listen = port;
     })
     .await
 }
@@ -78,6 +86,10 @@ async fn a_session_by_proxy_serves_programs_and_changes_nothing() {
         Step::Proxy,
     ];
     assert_eq!(steps, expected.map(Step::label));
+    assert_eq!(status.proxy.as_ref().unwrap().address, env.address);
+    let text = crate::status::status_text(&status);
+    let row = format!("proxy             {address}, SOCKS5 and HTTP CONNECT");
+    assert!(text.lines().any(|line| line == row), "{text}");
     // The password is told to nobody who did not ask for it.
     let (_, password) = credentials.split_once(':').unwrap();
     assert!(!format!("{status:?}").contains(password));
@@ -87,6 +99,42 @@ async fn a_session_by_proxy_serves_programs_and_changes_nothing() {
     assert_eq!(world.os.deeds(), []);
     assert!(TcpStream::connect(address).await.is_err());
     assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_port_that_is_named_is_the_proxys_and_one_that_is_taken_says_who_has_it() {
+    // A port that was free a moment ago; nobody else asks for that one.
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = free.local_addr().unwrap();
+    let mut refused = by_proxy_at(port).await;
+    let failure = refused.start().await.await.unwrap().unwrap_err();
+    assert_eq!(failure.exit, Exit::Busy);
+    let words = format!("{:#}", failure.error);
+    assert!(
+        words.contains(&format!("{port} is in use by another program")),
+        "{words}"
+    );
+    assert!(failure.hint.unwrap().contains(&format!(":{}", port.port())));
+    drop(free);
+
+    let mut first = by_proxy_at(port).await;
+    let running = first.start().await;
+    first.until_state("connected").await;
+    let status = first.status().await;
+    assert_eq!(status.proxy.unwrap().address, port);
+
+    // The other session of the same user is asked where its proxy is.
+    let mut second = by_proxy_at(port).await;
+    second.os = Arc::clone(&first.os);
+    let failure = second.start().await.await.unwrap().unwrap_err();
+    let words = format!("{:#}", failure.error);
+    let holder = format!("session {} has its proxy there", status.session);
+    assert!(
+        failure.exit == Exit::Busy && words.contains(&holder),
+        "{words}"
+    );
+    first.stop.send(Stop::Disconnect).await.unwrap();
+    within("the end", running).await.unwrap().unwrap();
 }
 
 #[tokio::test]

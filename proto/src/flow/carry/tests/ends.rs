@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::world::{Wire, World, octets};
@@ -75,6 +77,53 @@ async fn f2_a_reset_at_the_service_resets_the_laptop() {
     let (near, far) = World::ended(carrying).await;
     assert_eq!((near.how, far.how), (How::PeerReset, How::LocalReset));
     assert!(laptop.was_reset());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f2_what_was_sent_before_a_reset_arrives_before_it() {
+    let world = World::open(vec![], MEMORY, 1024).await;
+    let meter = Arc::clone(&world.meter);
+    let (mut laptop, mut service, carrying) = world.split();
+    let all = octets(40_000, 0);
+    laptop.stream.write_all(&all).await.unwrap();
+    while meter.sent() < 40_000 {
+        tokio::task::yield_now().await;
+    }
+
+    laptop.reset();
+
+    let mut heard = vec![0; all.len()];
+    service.stream.read_exact(&mut heard).await.unwrap();
+    assert!(heard == all);
+    let (near, far) = World::ended(carrying).await;
+    assert_eq!((near.how, far.how), (How::LocalReset, How::PeerReset));
+    assert!(service.was_reset());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f2_what_was_sent_before_a_reset_arrives_over_another_stream() {
+    let wires = vec![Wire {
+        after: 20_000,
+        is_silent: false,
+    }];
+    let world = World::open(wires, MEMORY, 1024).await;
+    let meter = Arc::clone(&world.meter);
+    let (mut laptop, mut service, carrying) = world.split();
+    let all = octets(12_000, 0);
+    laptop.stream.write_all(&all).await.unwrap();
+    while meter.sent() < 12_000 {
+        tokio::task::yield_now().await;
+    }
+    laptop.reset();
+    // The answer is too much for the wire, which breaks with the reset still waiting.
+    service.stream.write_all(&octets(12_000, 0)).await.unwrap();
+
+    let mut heard = vec![0; all.len()];
+    service.stream.read_exact(&mut heard).await.unwrap();
+
+    assert!(heard == all);
+    let (near, far) = World::ended(carrying).await;
+    assert_eq!((near.how, far.how), (How::LocalReset, How::PeerReset));
 }
 
 #[tokio::test(start_paused = true)]
