@@ -61,7 +61,7 @@ pub async fn run(cli: &Cli) -> Result<u8, Failure> {
         Command::Manifest(arguments) => install::manifest(arguments, &cli.global),
         Command::Certs(arguments) => certs::certs(arguments, &cli.global),
         Command::Trace(arguments) => return trace::run(arguments, &cli.global).await,
-        Command::Doctor(arguments) => return doctor::run(arguments, &cli.global).await,
+        Command::Doctor(arguments) => return Ok(doctor::run(arguments, &cli.global).await),
         Command::Env => env::run(&cli.global).await,
         Command::Forward(arguments) => forward::run(arguments, &cli.global).await,
         Command::Namespace(arguments) => namespace::run(arguments, &cli.global).await,

@@ -4,10 +4,9 @@ use super::{print, print_line};
 use crate::cli::{DoctorArgs, Global, Output};
 use crate::doctor::text::doctor_text;
 use crate::doctor::{Asked, doctor_document, examine};
-use crate::failure::Failure;
 
 /// Shows what is found, and returns the exit code: 0 unless something fails.
-pub(super) async fn run(arguments: &DoctorArgs, global: &Global) -> Result<u8, Failure> {
+pub(super) async fn run(arguments: &DoctorArgs, global: &Global) -> u8 {
     let asked = Asked {
         targets: arguments.targets.clone(),
         probes: arguments.probes.clone(),
@@ -17,10 +16,10 @@ pub(super) async fn run(arguments: &DoctorArgs, global: &Global) -> Result<u8, F
         context: global.context.clone(),
         kubeconfig: global.kubeconfig.clone(),
     };
-    let report = Box::pin(examine(&asked)).await?;
+    let report = Box::pin(examine(&asked)).await;
     match global.output {
         Output::Json => print_line(&doctor_document(&report)),
         Output::Text => print(&doctor_text(&report, global.verbose > 0)),
     }
-    Ok(report.exit())
+    report.exit()
 }

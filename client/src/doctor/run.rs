@@ -10,7 +10,6 @@ use kubebridge_platform::net::IpNet;
 use tokio::time::{Instant, timeout};
 
 use super::{Check, Finding, Report, machine, session, target};
-use crate::failure::Failure;
 use crate::inquiry::path::PathTarget;
 use crate::status::StatusReport;
 use crate::status::client::{Session, all_sessions};
@@ -41,14 +40,10 @@ pub(crate) struct Asked {
 }
 
 /// Looks, and reports.
-///
-/// # Errors
-///
-/// The sessions may not be asked by this user.
-pub(crate) async fn examine(asked: &Asked) -> Result<Report, Failure> {
+pub(crate) async fn examine(asked: &Asked) -> Report {
     let begun = Instant::now();
     let sys = Sys::default();
-    let (sessions, mut found) = sessions(asked).await?;
+    let (sessions, mut found) = sessions(asked).await;
     let (of_machine, of_sessions, of_targets) = futures::join!(
         machine::findings(&sys, asked, &sessions),
         session::findings(&sys, &sessions),
@@ -57,15 +52,26 @@ pub(crate) async fn examine(asked: &Asked) -> Result<Report, Failure> {
     found.extend(of_machine);
     found.extend(of_sessions);
     found.extend(of_targets);
-    Ok(Report::new(found, begun.elapsed()))
+    Report::new(found, begun.elapsed())
 }
 
 /// How the sessions stand, and what is to be said of those that do not say.
-async fn sessions(asked: &Asked) -> Result<(Vec<StatusReport>, Vec<Finding>), Failure> {
+async fn sessions(asked: &Asked) -> (Vec<StatusReport>, Vec<Finding>) {
     let (mut known, mut found) = (Vec::new(), Vec::new());
     let wanted = |session: &Session| asked.session.as_ref().is_none_or(|id| *id == session.id);
-    let all = all_sessions().await?.into_iter().filter(wanted);
-    let told = all.map(|session| async move {
+    let all = match all_sessions().await {
+        Ok(all) => all,
+        // Whoever may not ask them has a machine all the same.
+        Err(failure) => {
+            let why = format!("sessions cannot be asked: {:#}", failure.error);
+            let none = Finding::skipped(Check::Session, why);
+            let hint = failure
+                .hint
+                .unwrap_or_else(|| "sudo kubebridge doctor".to_owned());
+            return (known, vec![none.help(hint)]);
+        }
+    };
+    let told = all.into_iter().filter(wanted).map(|session| async move {
         let about = format!("session {}", session.id);
         match timeout(STATUS, session.status()).await {
             Ok(Ok(report)) => Ok(report),
@@ -85,7 +91,7 @@ async fn sessions(asked: &Asked) -> Result<(Vec<StatusReport>, Vec<Finding>), Fa
         let none = Finding::skipped(Check::Session, "no session of this user runs");
         found.push(none.help("kubebridge connect"));
     }
-    Ok((known, found))
+    (known, found)
 }
 
 fn silent(why: &str) -> Finding {

@@ -79,7 +79,10 @@ fn a_unit_of_before_is_brought_to_the_program_of_now_and_the_folder_of_others_st
     install(&sys, &plan(&sys, Path::new("/opt/old")).unwrap()).unwrap();
 
     let planned = plan(&sys, Path::new(PROGRAM)).unwrap();
-    assert_eq!(install(&sys, &planned).unwrap(), std::slice::from_ref(&planned.unit));
+    assert_eq!(
+        install(&sys, &planned).unwrap(),
+        std::slice::from_ref(&planned.unit)
+    );
 
     let now = fs::read_to_string(sys.path(&planned.unit)).unwrap();
     assert!(

@@ -173,8 +173,8 @@ fn single_ports_lead_to_services_and_the_way_of_a_connection_is_told() -> Result
             "pods.default:9000",
             1,
             &[
-                "\n10.244.1.21  reachable ",
-                "\n10.244.1.99  host-unreachable ",
+                "\n10.244.1.21  reachable\n",
+                "\n10.244.1.99  host-unreachable\n",
                 "\nverdict      partly\n",
                 "\nhelp         10.244.1.99 is host-unreachable: ",
             ],

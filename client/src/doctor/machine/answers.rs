@@ -99,7 +99,9 @@ fn judge(told: &[Told], in_hosts: &[IpAddr]) -> Finding {
         Finding::warn(CHECK, "way-differs", why)
             .help("resolvectl query NAME, and dig NAME @SERVER, show each by itself")
     } else if let Some((server, silent)) = half_deaf(&others) {
-        let why = format!("{server} answers, but not by {silent}: a firewall is in between");
+        let why = format!(
+            "{server} answers, but not by {silent}: a firewall, or a server that does not do it"
+        );
         Finding::warn(
             CHECK,
             if silent == "TCP" { "no-tcp" } else { "no-udp" },

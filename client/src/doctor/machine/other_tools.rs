@@ -49,10 +49,10 @@ fn judge(traces: &Traces<'_>) -> Finding {
     let found = found.into_iter().filter(|(_, seen)| !seen.is_empty());
     let (tools, evidence): (Vec<_>, Vec<_>) = found.unzip();
     if tools.is_empty() {
-        return Finding::ok(CHECK, "none", "nothing of other tools is seen");
+        return Finding::ok(CHECK, "none", "nothing of other tools");
     }
     let why = format!(
-        "{} is here or has left something: its names and routes may come first",
+        "traces of {}: names and routes of others may come first",
         tools.join(", ")
     );
     let evidence = tools.iter().zip(evidence).flat_map(|(tool, seen)| {
@@ -75,7 +75,7 @@ fn kubevpn(traces: &Traces<'_>) -> Vec<String> {
         let comment = line.comment.unwrap_or_default();
         comment.eq_ignore_ascii_case("add by kubevpn")
     };
-    let mut seen = shown(hosts_lines::lines(traces.hosts).filter(is_its));
+    let mut seen = shown(&of(traces, is_its));
     seen.extend(links(traces, "utun"));
     seen
 }
@@ -93,7 +93,7 @@ fn kubefwd(traces: &Traces<'_>) -> Vec<String> {
         };
         elsewhere && line.names.iter().any(|name| name.contains(".svc"))
     };
-    let mut seen = shown(hosts_lines::lines(traces.hosts).filter(is_its));
+    let mut seen = shown(&of(traces, is_its));
     // Others make such a copy as well: it counts beside lines only.
     if !seen.is_empty() {
         let copies = traces.copies.iter();
@@ -102,8 +102,15 @@ fn kubefwd(traces: &Traces<'_>) -> Vec<String> {
     seen
 }
 
-fn shown<'a>(lines: impl Iterator<Item = Line<'a>>) -> Vec<String> {
+/// The hosts lines that are a tool's.
+fn of<'a>(traces: &Traces<'a>, is_its: impl Fn(&Line<'_>) -> bool) -> Vec<Line<'a>> {
+    let lines = hosts_lines::lines(traces.hosts);
+    lines.filter(|line| is_its(line)).collect()
+}
+
+fn shown(lines: &[Line<'_>]) -> Vec<String> {
     let mut all: Vec<_> = lines
+        .iter()
         .map(|line| format!("hosts line {}", line.text))
         .collect();
     let more = all.len().saturating_sub(MOST_SHOWN);
