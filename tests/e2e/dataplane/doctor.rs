@@ -126,12 +126,6 @@ fn f1_each_way_that_fails_is_named_with_what_helps() -> Result<()> {
             &["kubectl -n default get service"],
             1,
         ),
-        (
-            "10.96.77.77:80",
-            "unknown-service",
-            &["kubebridge routes"],
-            1,
-        ),
         ("10.96.0.1:443", "never", &["api-server"], 1),
         (
             "nobody.default:80",

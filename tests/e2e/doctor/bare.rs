@@ -182,15 +182,13 @@ fn lifecycle_11_a_resolver_that_nobody_runs_and_a_busy_port_53_are_named() -> Re
     said.must("port-53", "fail", "nobody-listens", &["127.0.0.53"])?;
     said.ends(73)?;
 
-    let dnsmasq = bare.dnsmasq("127.0.0.53")?;
+    let _usurper = bare.dnsmasq("127.0.0.53")?;
     let said = bare.doctor(&[])?;
     said.must("port-53", "fail", "stub-taken", &["dnsmasq"])?;
     said.ends(73)?;
 
-    bare.machine
-        .shell("printf 'nameserver 192.0.2.53\\n' >/etc/resolv.conf")?;
-    drop(dnsmasq);
-    let _dnsmasq = bare.dnsmasq("127.0.0.1")?;
+    let bare = Bare::start("")?;
+    let _elsewhere = bare.dnsmasq("127.0.0.1")?;
     let said = bare.doctor(&[])?;
     said.must("port-53", "note", "busy", &["dnsmasq", "udp 127.0.0.1:53"])
 }

@@ -29,10 +29,12 @@ struct Led {
 /// Asks the kernel, and judges.
 pub(super) async fn check(sys: &Sys, session: &StatusReport) -> Finding {
     let routing = &session.routing;
-    if !routing.applied || session.dns.link.is_none() {
+    // The name, with the address behind it.
+    let link = session.dns.link.as_ref();
+    let link = link.and_then(|link| link.split_whitespace().next());
+    let Some(link) = link.filter(|_| routing.applied) else {
         return Finding::skipped(CHECK, "this session sets no routes");
-    }
-    let link = session.dns.link.clone().unwrap_or_default();
+    };
     let networks = routing.networks.iter().take(MOST_ASKED);
     let asked = networks.filter_map(|one| {
         let address = first(&one.network)?;
@@ -43,7 +45,7 @@ pub(super) async fn check(sys: &Sys, session: &StatusReport) -> Finding {
         })
     });
     let led = join_all(asked).await;
-    judge(&link, &led, link_mtu(sys, &link))
+    judge(link, &led, link_mtu(sys, link))
 }
 
 fn first(network: &str) -> Option<IpAddr> {

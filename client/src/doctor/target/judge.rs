@@ -242,6 +242,7 @@ fn target(seen: &Seen<'_>) -> Finding {
         "denied" => return denied(report, service),
         "refused" => return refused(seen, service),
         "timeout" => return silent(seen, service),
+        "no-route" => return no_route(report),
         _ => {}
     }
     let plain = PLAIN
@@ -249,7 +250,6 @@ fn target(seen: &Seen<'_>) -> Finding {
         .find(|(verdict, ..)| *verdict == report.verdict);
     let finding = match plain {
         Some((_, verdict, found, why)) => Finding::of(CHECK, *verdict, found, *why),
-        None if report.verdict == "no-route" => no_route(report),
         None => Finding::fail(CHECK, "other", format!("it fails: {}", report.verdict)),
     };
     let finding = match &report.help {
@@ -278,20 +278,26 @@ fn detail<'a>(report: &'a PathReport, wanted: &str) -> &'a str {
 
 fn no_route(report: &PathReport) -> Finding {
     let route = detail(report, "route");
-    let (found, why) = if route.contains("--exclude-cidr") {
+    let (found, why, help) = if route.contains("--exclude-cidr") {
         (
             "excluded",
             format!("it is left out by --exclude-cidr: {route}"),
+            "connect without that --exclude-cidr",
         )
     } else if route.contains("is left alone") {
         (
             "swallowed",
             format!("another route of this machine has it: {route}"),
+            "end what has that route, a VPN or a local network, or go by another address",
         )
     } else {
-        ("no-route", format!("no route leads there: {route}"))
+        (
+            "no-route",
+            format!("no route leads there: {route}"),
+            "connect with --include-cidr to reach it, or go by a name of the cluster",
+        )
     };
-    Finding::fail(Check::Target, found, why)
+    Finding::fail(Check::Target, found, why).help(help)
 }
 
 fn refused(seen: &Seen<'_>, service: Option<Service<'_>>) -> Finding {

@@ -73,7 +73,7 @@ fn lifecycle_21_each_failure_kind_has_its_word_what_helps_and_its_exit_code() {
                 "10.96.0.0/24 is left alone: a local network",
             )],
             "swallowed",
-            "trace",
+            "has that route",
             1,
         ),
         (
@@ -84,7 +84,7 @@ fn lifecycle_21_each_failure_kind_has_its_word_what_helps_and_its_exit_code() {
                 "10.96.0.0/24 is left alone: left out by --exclude-cidr",
             )],
             "excluded",
-            "trace",
+            "without",
             1,
         ),
         (
@@ -95,7 +95,7 @@ fn lifecycle_21_each_failure_kind_has_its_word_what_helps_and_its_exit_code() {
                 "10.96.0.7 is in no network of the session",
             )],
             "no-route",
-            "trace",
+            "--include-cidr",
             1,
         ),
         ("left-out", &[], "left-out", "trace", 1),
