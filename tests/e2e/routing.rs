@@ -34,10 +34,6 @@ fn said_until_its_end(session: Session<'_>) -> Result<String> {
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one machine, one overlap after the other"
-)]
 fn lifecycle_16_an_overlap_is_named_before_the_link_and_exclude_cidr_helps() -> Result<()> {
     let lab = Lab::start()?;
     let _manager = Manager::start(&lab)?;

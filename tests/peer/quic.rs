@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::pattern::Pattern;
 use crate::server::{send, take};
@@ -71,6 +72,7 @@ pub(crate) async fn both_ways(
     let config = ClientConfig::with_root_certificates(Arc::new(roots))?;
     endpoint.set_default_client_config(config);
     let connection = endpoint.connect(to, NAME)?.await.context("connect")?;
+    let start = Instant::now();
     let mut all = JoinSet::new();
     for seed in 0..streams {
         let connection = connection.clone();
@@ -83,8 +85,9 @@ pub(crate) async fn both_ways(
     connection.close(0_u32.into(), b"");
     endpoint.wait_idle().await;
     Ok(format!(
-        "bytes={} mtu={} black_holes={} lost={}",
+        "bytes={} seconds={:.1} mtu={} black_holes={} lost={}",
         2 * bytes * streams,
+        start.elapsed().as_secs_f64(),
         path.current_mtu,
         path.black_holes_detected,
         path.lost_packets

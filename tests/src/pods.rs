@@ -103,16 +103,15 @@ ip -6 route add default via fd00:244:1::1"
             Ok(())
         })
     }
+}
 
-    /// Has the Kubernetes API know which addresses the node's Pods have, as a cluster's network
-    /// does it.
-    pub fn assign_ranges(&self, lab: &Lab) -> Result<()> {
-        let ranges = lab.families.pods_of_node();
-        let first = ranges.first().context("no family")?;
-        let spec = serde_json::json!({"spec": {"podCIDR": first, "podCIDRs": ranges}});
-        lab.kubectl(&["patch", "node", "node", "-p", &spec.to_string()])?;
-        Ok(())
-    }
+/// Has the Kubernetes API know which addresses the node's Pods have, as a cluster's network does it.
+pub fn assign_ranges(lab: &Lab) -> Result<()> {
+    let ranges = lab.families.pods_of_node();
+    let first = ranges.first().context("no family")?;
+    let spec = serde_json::json!({"spec": {"podCIDR": first, "podCIDRs": ranges}});
+    lab.kubectl(&["patch", "node", "node", "-p", &spec.to_string()])?;
+    Ok(())
 }
 
 /// A Service and where it leads.

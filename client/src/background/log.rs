@@ -158,6 +158,7 @@ mod tests {
         static REDIRECTED: Cell<usize> = const { Cell::new(0) };
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as what redirects is called")]
     fn count(_: &File) -> io::Result<()> {
         REDIRECTED.set(REDIRECTED.get() + 1);
         Ok(())

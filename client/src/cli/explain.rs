@@ -15,7 +15,7 @@ const LATER_FLAGS: [&str; 2] = ["--retake", "--anonymize"];
 const LATER_DNS: [&str; 4] = ["takeover", "resolver-dir", "windows", "windows-interface"];
 
 /// Commands of the design that are not there yet.
-const LATER_COMMANDS: [&str; 5] = ["clean", "completions", "doctor", "gather-logs", "host"];
+const LATER_COMMANDS: [&str; 4] = ["clean", "completions", "gather-logs", "host"];
 
 /// Turns clap's outcome into text to print (help) or a usage failure.
 pub(super) fn outcome(error: &clap::Error) -> Result<Parsed, Failure> {

@@ -33,6 +33,7 @@ fn each_namespace_counts_once_and_default_is_the_default() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn what_connect_cannot_do_without_is_a_usage_error_that_says_so() {
     let table: [(&[&str], &str); 12] = [
         (

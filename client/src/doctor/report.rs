@@ -58,9 +58,9 @@ mod tests {
         for (findings, verdict, exit) in [
             (vec![], Verdict::Ok, 0),
             (vec![skipped.clone()], Verdict::Ok, 0),
-            (vec![warn.clone(), skipped.clone()], Verdict::Warn, 0),
+            (vec![warn.clone(), skipped], Verdict::Warn, 0),
             (
-                vec![fail(Check::Tunnel), warn.clone(), fail(Check::Leftovers)],
+                vec![fail(Check::Tunnel), warn, fail(Check::Leftovers)],
                 Verdict::Fail,
                 71,
             ),

@@ -172,7 +172,7 @@ fn of_library(words: &str) -> Reading<Answer> {
 /// The name as programs write it.
 fn text(name: &Name) -> String {
     let text = name.to_string();
-    text.strip_suffix('.').map_or(text.clone(), str::to_owned)
+    text.strip_suffix('.').unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

@@ -170,9 +170,9 @@ fn a_link_that_was_set_down_is_brought_up_again() {
 }
 
 #[test]
-fn a_flapping_link_needs_its_routes_and_nothing_else() {
+fn a_flapping_link_needs_its_ipv6_address_and_its_routes_and_nothing_else() {
     on_a_machine(
-        "drift::a_flapping_link_needs_its_routes_and_nothing_else",
+        "drift::a_flapping_link_needs_its_ipv6_address_and_its_routes_and_nothing_else",
         async |machine| {
             let mut session = session(machine).await;
             let name = &session.link.name;
@@ -181,8 +181,12 @@ fn a_flapping_link_needs_its_routes_and_nothing_else() {
             assert!(drift.causes.contains(&Cause::Link), "{drift:?}");
             let verified = session.host.verify().await;
             assert!(verified.troubles.is_empty(), "{:?}", verified.troubles);
-            // The kernel drops the routes of a link that goes down.
-            assert_eq!(verified.repairs, ["3 routes into kb0"]);
+            // The kernel drops the routes of a link that goes down, and its addresses of IPv6.
+            let [address, routes] = verified.repairs.as_slice() else {
+                panic!("{:?}", verified.repairs);
+            };
+            assert!(address.starts_with("fd") && address.ends_with(" put back on kb0"));
+            assert_eq!(routes, "3 routes into kb0");
             reaches(&session.packets, session.link.resolver).await;
         },
     );
@@ -196,9 +200,9 @@ fn an_address_that_was_removed_is_put_back_and_packets_come() {
         run(&format!("ip addr flush dev {}", session.link.name));
         let (causes, repairs) = session.repaired().await;
         assert!(causes.contains(&Cause::Address), "{causes:?}");
-        // The routes of IPv4 went with the last address.
-        assert_eq!(repairs.len(), 2, "{repairs:?}");
-        assert_eq!(repairs[1], "2 routes into kb0");
+        // The routes of IPv4 went with the last address of it.
+        assert_eq!(repairs.len(), 3, "{repairs:?}");
+        assert_eq!(repairs[2], "2 routes into kb0");
         reaches(&session.packets, session.link.resolver).await;
     });
 }

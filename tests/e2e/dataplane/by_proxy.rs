@@ -21,6 +21,7 @@ use super::{peer, says};
 const START: Duration = Duration::from_secs(60);
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one lab, one way after the other")]
 fn programs_that_are_told_reach_the_cluster_by_the_proxy_and_nothing_is_changed() -> Result<()> {
     let world = World::start(Lab::start()?)?;
     let _running = Workloads::start(&world.lab, &world.network)?;
@@ -111,6 +112,7 @@ fn programs_that_are_told_reach_the_cluster_by_the_proxy_and_nothing_is_changed(
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one lab, one way after the other")]
 fn single_ports_lead_to_services_and_the_way_of_a_connection_is_told() -> Result<()> {
     let world = World::start(Lab::start()?)?;
     let laptop = world.laptop();
@@ -173,8 +175,8 @@ fn single_ports_lead_to_services_and_the_way_of_a_connection_is_told() -> Result
             "pods.default:9000",
             1,
             &[
-                "\n10.244.1.21  reachable ",
-                "\n10.244.1.99  host-unreachable ",
+                "\n10.244.1.21  reachable\n",
+                "\n10.244.1.99  host-unreachable\n",
                 "\nverdict      partly\n",
                 "\nhelp         10.244.1.99 is host-unreachable: ",
             ],

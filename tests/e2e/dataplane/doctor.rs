@@ -1,7 +1,5 @@
 //! The way to a destination by `kubebridge doctor`: each kind of failure has its name and what helps.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use kubebridge_tests::{checks::Checks, lab::Lab, pods::Exposed};
 
@@ -11,8 +9,6 @@ use crate::doctor::{Said, doctor};
 
 /// The peer's Service.
 const OPEN: &str = "10.96.3.1:80";
-
-const START: Duration = Duration::from_secs(60);
 
 fn way(world: &World, words: &[&str]) -> Result<Said> {
     doctor(

@@ -13,7 +13,7 @@ use kubebridge_tests::{
     lookup::Family,
     machine::Machine,
     parts::program,
-    pods::{Exposed, PodNetwork, serve},
+    pods::{Exposed, PodNetwork, assign_ranges, hold, serve},
     product::{Attempt, Manager, Session, kubebridge_output, must_be_as},
     snapshot::Snapshot,
     wait::until,
@@ -60,7 +60,7 @@ const SIX: Side = Side {
     cluster_ip: "fd00:96::3:1",
     closed: "fd00:96::3:2",
     gone: "fd00:96::3:3",
-    nobody: "[fd00:96::77:77]:80",
+    nobody: "[fd00:96::7:77]:80",
     pod: "fd00:244:1::21",
     denied: "EACCES",
     routes: &["fd00:96::/108", "fd00:244:1::/64"],
@@ -72,7 +72,7 @@ const NO_PODS: [&str; 2] = ["10.244.1.99", "fd00:244:1::99"];
 const ANSWERING: [(&str, &str, u16, u16); 2] = [("tcp", "TCP", 80, 9000), ("udp", "UDP", 80, 9000)];
 
 /// Which networks the cluster has, where the manager may know.
-pub(super) const SEES_NETWORKS: &str = "
+const SEES_NETWORKS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: sees-networks}
@@ -86,6 +86,12 @@ metadata: {name: sees-networks}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sees-networks}
 subjects: [{kind: ServiceAccount, name: traffic-manager, namespace: default}]
 ";
+
+/// Has the manager that is started next know the networks of the cluster.
+pub(super) fn tell_networks(lab: &Lab) -> Result<()> {
+    assign_ranges(lab)?;
+    lab.api.apply(&lab.node, SEES_NETWORKS)
+}
 
 /// A cluster of some families, with the peer in a Pod and Services in front of it.
 struct Cluster {
@@ -180,8 +186,7 @@ fn f8_a_cluster_of_ipv6_is_reached_by_its_api_server_where_the_laptop_has_no_oth
 fn a_cluster_of(families: Families) -> Result<()> {
     let cluster = Cluster::start(families)?;
     let lab = &cluster.lab;
-    cluster.network.assign_ranges(lab)?;
-    lab.api.apply(&lab.node, SEES_NETWORKS)?;
+    tell_networks(lab)?;
     let _manager = Manager::start(lab)?;
     // The way of a cluster without IPv4 is the real one; elsewhere that is shown by others.
     let kubelet = match families {
@@ -343,8 +348,7 @@ fn lifecycle_17_f8_ipv6_that_is_off_or_comes_and_goes_leaves_ipv4_alone() -> Res
     checks.that("without IPv6", without());
 
     // What is open goes on whatever becomes of the other family.
-    let held =
-        kubebridge_tests::pods::hold(laptop, &["-4", "hold", "peer.default:80", "5"], "holding")?;
+    let held = hold(laptop, &["-4", "hold", "peer.default:80", "5"], "holding")?;
     switch_v6(laptop, true)?;
     let come = until("IPv6 to be used", START, || {
         says(laptop, &["-6", "connect", "peer.default:80"], "connected")

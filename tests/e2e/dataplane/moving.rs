@@ -13,7 +13,6 @@ use kubebridge_tests::{
 };
 use tokio::time::Instant;
 
-use super::families::SEES_NETWORKS;
 use super::tunnel::{OPEN, START};
 use super::ways::{OverWay, Way, new_flow};
 
@@ -57,9 +56,7 @@ fn lifecycle_15_f5_flows_by_the_api_server_go_on_on_other_networks() -> Result<(
 
 fn moves(way: Way) -> Result<()> {
     let over = way.start()?;
-    let (lab, laptop) = (&over.world.lab, over.world.laptop());
-    over.world.network.assign_ranges(lab)?;
-    lab.api.apply(&lab.node, SEES_NETWORKS)?;
+    let laptop = over.world.laptop();
     let session = over.connect(&[])?;
     let mut checks = Checks::new();
     checks.that("the routes at first", has_routes(laptop, ALL));

@@ -117,9 +117,10 @@ fn round(world: &World, session: &Session<'_>) -> Result<String> {
     ))
 }
 
+type Disturb = fn(&World) -> Result<()>;
+
 /// What is done to the way while the load goes on.
-const DISTURBANCES: [(&str, fn(&World) -> Result<()>); 3] =
-    [("cut", cut), ("dead path", die), ("stop", stop)];
+const DISTURBANCES: [(&str, Disturb); 3] = [("cut", cut), ("dead path", die), ("stop", stop)];
 
 /// Breaks every connection to the manager.
 fn cut(world: &World) -> Result<()> {

@@ -14,6 +14,7 @@ use kubebridge_tests::{
     wait::until,
 };
 
+use super::families::tell_networks;
 use super::tunnel::{CLOSED, OPEN, START, World};
 use super::{peer, says};
 use crate::reach::{RIGHTS, grant};
@@ -40,10 +41,12 @@ impl Way {
         let (world, kubelet) = match self {
             Self::Tls => {
                 make_certificates(&lab, "certs")?;
-                (World::start_with(lab, network_manager)?, None)
+                let manager = |lab: &Lab| tell_networks(lab).and_then(|()| network_manager(lab));
+                (World::start_with(lab, manager)?, None)
             }
             Self::ApiServer => {
-                let world = World::start_with(lab, Manager::start)?;
+                let manager = |lab: &Lab| tell_networks(lab).and_then(|()| Manager::start(lab));
+                let world = World::start_with(lab, manager)?;
                 let kubelet = by_api_server(&world.lab)?;
                 (world, Some(kubelet))
             }
@@ -168,7 +171,7 @@ fn behind_a_balancer_every_flow_reaches_the_manager_that_has_the_session() -> Re
 
 fn flows_over(way: Way) -> Result<()> {
     let over = way.start()?;
-    let session = over.connect(&["--include-cidr=10.244.0.0/16"])?;
+    let session = over.connect(&[])?;
     let laptop = over.world.laptop();
     let mut checks = Checks::new();
     let echo = peer(laptop, &["ping", OPEN, "50"]);
@@ -203,7 +206,7 @@ fn flows_over(way: Way) -> Result<()> {
 /// Waits until bulk data goes over more than one data connection.
 fn spreads(over: &OverWay) -> Result<()> {
     until("more than one data connection", START, || {
-        peer(over.world.laptop(), &["down", OPEN, "8000000", "3"])?;
+        peer(over.world.laptop(), &["down", OPEN, "20000000", "3"])?;
         let status = status(&over.world.lab)?;
         let connections = status["flows"]["connections"].as_array();
         let count = connections.context("no connections in status")?.len();

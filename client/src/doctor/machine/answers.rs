@@ -161,8 +161,8 @@ mod tests {
         "192.0.2.1:53".parse().unwrap()
     }
 
-    fn addresses(text: &str) -> Result<Answer, String> {
-        Ok(Answer::Addresses(vec![text.parse().unwrap()]))
+    fn addresses(text: &str) -> Answer {
+        Answer::Addresses(vec![text.parse().unwrap()])
     }
 
     fn told(answers: [Result<Answer, String>; 4]) -> Vec<Told> {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table")]
     fn the_way_that_differs_is_named() {
-        let here = || addresses("203.0.113.1");
+        let here = || Ok(addresses("203.0.113.1"));
         let late = || Err("no answer".to_owned());
         let gone = || Ok(Answer::NoSuchName);
         let line = "10.0.0.9";
@@ -248,14 +248,19 @@ mod tests {
                 "systemd-resolved by D-Bus",
             ),
             (
-                [addresses(line), addresses(line), here(), here()],
+                [Ok(addresses(line)), Ok(addresses(line)), here(), here()],
                 Some(line),
                 Verdict::Note,
                 "hosts-line",
                 "hosts file",
             ),
             (
-                [addresses(line), addresses(line), addresses(line), here()],
+                [
+                    Ok(addresses(line)),
+                    Ok(addresses(line)),
+                    Ok(addresses(line)),
+                    here(),
+                ],
                 Some(line),
                 Verdict::Ok,
                 "hosts-line-same",

@@ -32,9 +32,10 @@ fn lifecycle_11_the_order_of_sources_is_judged() {
         (Some("files dns"), Verdict::Ok, "ordered"),
         (Some("files resolve dns"), Verdict::Ok, "ordered"),
         (
+            // systemd-resolved reads the hosts file itself.
             Some("mymachines resolve files myhostname dns"),
-            Verdict::Warn,
-            "dns-first",
+            Verdict::Ok,
+            "ordered",
         ),
         (Some("dns files"), Verdict::Warn, "dns-first"),
         (Some("files dns resolve"), Verdict::Note, "resolve-last"),

@@ -57,14 +57,14 @@ fn the_state_of_a_session_is_judged_with_its_versions() {
             skew: skew.map(str::to_owned),
             ..well()
         };
-        let finding = super::tunnel::session(&report);
+        let finding = tunnel::session(&report);
         assert_eq!((finding.verdict, finding.found), (verdict, word), "{state}");
     }
     let degraded = StatusReport {
         state: "degraded".to_owned(),
         ..well()
     };
-    assert_eq!(super::tunnel::session(&degraded).exit as u8, 69);
+    assert_eq!(tunnel::session(&degraded).exit as u8, 69);
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn the_age_of_the_echo_says_whether_the_tunnel_is_up() {
         (Some(tunnel(true, 900, 600_000)), Verdict::Warn, "slow"),
         (Some(tunnel(false, 0, 0)), Verdict::Fail, "down"),
     ] {
-        let finding = super::tunnel::tunnel(report.as_ref());
+        let finding = tunnel::tunnel(report.as_ref());
         assert_eq!((finding.verdict, finding.found), (verdict, word));
     }
-    let down = super::tunnel::tunnel(Some(&tunnel(false, 0, 0)));
+    let down = tunnel::tunnel(Some(&tunnel(false, 0, 0)));
     assert!(down.why.contains("12 s: 2 echoes"), "{}", down.why);
 }
 

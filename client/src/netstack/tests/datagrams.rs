@@ -142,13 +142,10 @@ async fn f6_a_flow_ends_when_the_laptop_says_that_its_program_is_gone() {
         world.device.send(datagram(laptop, service, b"one")).await;
         let (mut out, into) = ends(&world).await;
         assert_eq!(out.recv().await.unwrap(), "one");
-        into.send(Bytes::from(vec![7; 4000])).unwrap();
-        let first = world.device.receive().await;
-        // What a kernel says of a datagram that came in pieces quotes all of it.
-        let answer = datagram(service, laptop, &[7; 4000]);
+        into.send(Bytes::from_static(b"answer")).unwrap();
+        let answer = world.device.receive().await;
         let answer = Packet::parse(&answer).unwrap();
         let gone = replies::unreachable(&answer, replies::Unreachable::Port).unwrap();
-        assert!(first.len() <= MTU);
 
         // A host says it of itself alone, and of its own datagrams alone.
         let other = SocketAddr::new(service.ip(), 9001);

@@ -70,7 +70,7 @@ async fn holder<O: Os>(parts: &Parts<'_, O>, at: SocketAddr) -> Option<String> {
             .and_then(|status| status.proxy)
             .is_some_and(|proxy| proxy.address == at)
         {
-            return Some(id.to_string());
+            return Some(id);
         }
     }
     None
