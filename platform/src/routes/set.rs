@@ -5,6 +5,7 @@
 use std::borrow::Borrow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::WIDEST;
 use crate::net::{IpNet, Ipv4Net, Ipv6Net};
 
 /// A set of addresses of both families.
@@ -54,7 +55,7 @@ impl AddressSet {
         }
     }
 
-    /// Returns the fewest networks that make the set up, in order.
+    /// Returns the fewest networks that make the set up, in order, none wider than may be routed.
     pub(super) fn nets(&self) -> Vec<IpNet> {
         let four = self
             .four
@@ -124,7 +125,7 @@ impl Ranges {
         self.0.get(after).is_some_and(|&(start, _)| start <= last)
     }
 
-    /// Cuts the ranges into aligned blocks, each as big as it can be: first address and prefix.
+    /// Cuts the ranges into aligned blocks, each as big as may be: first address and prefix.
     fn blocks(&self, bits: u32) -> Vec<(u128, u8)> {
         let mut blocks = Vec::new();
         for &(first, last) in &self.0 {
@@ -143,9 +144,10 @@ impl Ranges {
     }
 }
 
-/// How many low bits the biggest aligned block has that begins at `start` and ends by `last`.
+/// How many low bits the biggest aligned block has that begins at `start`, ends by `last` and is no
+/// wider than a route may be.
 fn block_bits(start: u128, last: u128, bits: u32) -> u32 {
-    let mut size = start.trailing_zeros().min(bits);
+    let mut size = start.trailing_zeros().min(bits - u32::from(WIDEST));
     while start | ones(size) > last {
         size -= 1;
     }
