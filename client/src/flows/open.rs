@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::connection::Connection;
 use super::shared::{Held, Unanswered};
 use super::tcp::Flow;
-use super::{BoxTcpFlow, DatagramFlow, Failure, Flows};
+use super::{BoxTcpFlow, DatagramFlow, Failure, Flows, MOST_CONNECTIONS};
 use crate::control::way::Place;
 
 /// How long a flow waits for a connection: the deadline of a SYN (5 s) decides before.
@@ -24,8 +24,9 @@ const VERDICT: Duration = Duration::from_secs(15);
 const DOUBT: Duration = Duration::from_secs(1);
 /// How long a new session may take to become known after the manager has forgotten one.
 const SESSION: Duration = Duration::from_secs(3);
-/// Connections tried for one flow.
-const TRIES: usize = 3;
+/// Connections tried for one flow: a path that breaks takes all there are with it, and the one after
+/// them is new.
+const TRIES: usize = MOST_CONNECTIONS as usize + 1;
 /// Datagrams: how long a flow may be idle.
 const IDLE: Duration = Duration::from_secs(60);
 /// The same for DNS and ICMP echo, which have nothing after the answer.

@@ -86,6 +86,30 @@ async fn a_new_flow_on_a_silent_connection_gets_another_within_the_time_of_a_syn
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_flow_is_opened_within_the_time_of_a_syn_when_all_connections_are_lost_at_once() {
+    for is_silent in [false, true] {
+        let world = World::start();
+        // Which wires they have: those that were opened.
+        busy(&world, 4, spread(&world)).await;
+        for wire in 0..world.wires.opened() {
+            if is_silent {
+                world.wires.silence(wire);
+            } else {
+                world.wires.cut(wire);
+            }
+        }
+        let start = Instant::now();
+
+        let mut new = world.echo().await;
+        new.say(b"new").await;
+
+        let took = start.elapsed();
+        assert!(took <= Duration::from_secs(5), "{is_silent}: {took:?}");
+        new.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_sleep_a_dead_connection_is_found_at_once() {
     let world = World::start();
     let mut talk = world.echo().await;
