@@ -142,28 +142,32 @@ fn is_there(now: &[u8], session: &SessionId, texts: &[String]) -> bool {
 /// as nobody else wrote behind it.
 fn inherited(bytes: &[u8]) -> Option<Unterminated> {
     let mut last: &[u8] = b"";
-    let mut given = false;
+    let mut given = None;
     let mut marked = false;
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         match mark(line) {
             Some((_, number)) => {
                 marked = true;
-                given |= number == "0";
+                if number == "0" {
+                    given = Some(ending_of(line));
+                }
             }
             None if marked => return None,
             None => last = line,
         }
     }
-    let broken = |ending: Ending| {
-        let line = last.strip_suffix(ending.bytes())?.to_vec();
-        Some(Unterminated { line, ending })
-    };
-    let ending = if last.ends_with(b"\r\n") {
+    // It gave the line the break of its own lines; a `\r` before that may be the line's own.
+    let ending = given?;
+    let line = last.strip_suffix(ending.bytes())?.to_vec();
+    Some(Unterminated { line, ending })
+}
+
+fn ending_of(line: &[u8]) -> Ending {
+    if line.ends_with(b"\r\n") {
         Ending::CrLf
     } else {
         Ending::Lf
-    };
-    given.then(|| broken(ending)).flatten()
+    }
 }
 
 /// Takes every line of `session` out of `now`, and the line break we once added before them.

@@ -297,6 +297,20 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
+#[test]
+fn a_lone_carriage_return_stays_when_two_sessions_have_come_and_gone() {
+    let ids = [session(), "ffffffff".parse().unwrap()];
+    let wanted = [HostsLine {
+        address: "10.96.0.1".parse().unwrap(),
+        names: vec!["authors".to_owned()],
+    }];
+    let first = edit(b"\r", &ids[0], &wanted, "laptop", &Note::default()).unwrap();
+    let second = edit(&first.bytes, &ids[1], &wanted, "laptop", &Note::default()).unwrap();
+
+    let left = remove(&second.bytes, &ids[0], &first.note);
+    assert_eq!(remove(&left, &ids[1], &second.note), b"\r");
+}
+
 fn wishes() -> impl Strategy<Value = Vec<HostsLine>> {
     let one = (any::<u32>(), "[a-z]{1,5}(\\.[a-z]{2,4})?");
     let one = one.prop_map(|(address, name)| HostsLine {
