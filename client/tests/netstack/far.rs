@@ -33,7 +33,7 @@ pub(crate) const FATES: [(u8, FailureKind); 5] = [
 pub(crate) const IN_MEMORY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 0x99));
 
 /// What a far end in memory sends.
-pub(crate) const OCTETS: usize = 64 << 20;
+pub(crate) const OCTETS: usize = 16 << 20;
 
 struct Dialled(TcpStream);
 

@@ -232,27 +232,25 @@ fn f2_a_flow_over_the_bound_is_reset_and_ended_flows_make_room() {
 #[test]
 fn f12_no_octet_is_sent_to_the_laptop_twice() {
     let test = "tcp::f12_no_octet_is_sent_to_the_laptop_twice";
-    // Enough to see a habit, and done within the deadline on a machine that is ten times slower.
-    let octets = OCTETS as u64 / 4;
     on_a_laptop(test, async |_laptop| {
         let transfers = (0..4).map(|port| async move {
             let near = TcpStream::connect((IN_MEMORY, 1000 + port)).await.unwrap();
             let (mut read, mut write) = near.into_split();
             let sending = async move {
-                let mut pattern = tokio::io::repeat(9).take(octets);
+                let mut pattern = tokio::io::repeat(9).take(OCTETS as u64);
                 tokio::io::copy(&mut pattern, &mut write).await.unwrap();
                 write.shutdown().await.unwrap();
             };
             let mut sink = tokio::io::sink();
             let (received, ()) = tokio::join!(tokio::io::copy(&mut read, &mut sink), sending);
-            assert_eq!(received.unwrap(), octets);
+            assert_eq!(received.unwrap(), OCTETS as u64);
         });
         soon("all octets", futures::future::join_all(transfers)).await;
 
         let duplicates = counter("TCPDSACKOldSent");
 
         // A timer may fire on a machine that stood still; retransmission as a habit may not be.
-        let segments = 4 * octets / 16_000;
+        let segments = 4 * OCTETS as u64 / 16_000;
         assert!(duplicates <= segments / 100, "{duplicates} of {segments}");
     });
 }
