@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::{
     daemon::Daemon,
     lab::Lab,
-    machine::{http_get, http_ok},
+    machine::{Machine, http_get, http_ok},
     parts::program,
     snapshot::Snapshot,
 };
@@ -446,8 +446,12 @@ pub fn kubebridge(lab: &Lab, words: &[&str]) -> Result<Output> {
 
 /// Runs a command of `kubebridge` as a user without any rights.
 pub fn kubebridge_as_nobody(lab: &Lab, words: &[&str]) -> Result<Output> {
-    // A copy that everybody may run, wherever the build is.
-    let copy = lab.folder.path().join("kubebridge");
+    as_nobody(lab.laptop.on(), lab.folder.path(), words)
+}
+
+/// The same on any machine; `folder` is where everybody may run a copy, wherever the build is.
+pub fn as_nobody(machine: &Machine, folder: &Path, words: &[&str]) -> Result<Output> {
+    let copy = folder.join("kubebridge");
     fs::copy(program("kubebridge")?, &copy)?;
     let copy = copy.display().to_string();
     let nobody = [
@@ -456,9 +460,7 @@ pub fn kubebridge_as_nobody(lab: &Lab, words: &[&str]) -> Result<Output> {
         "--regid=65534",
         "--clear-groups",
     ];
-    lab.laptop
-        .on()
-        .run(&[&nobody[..], &[copy.as_str()], words].concat())
+    machine.run(&[&nobody[..], &[copy.as_str()], words].concat())
 }
 
 /// Runs another command of `kubebridge`, which must succeed, and gives what it printed.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Result, ensure};
-use kubebridge_tests::{daemon::Daemon, machine::Machine, parts::program, wait::until};
+use kubebridge_tests::{daemon::Daemon, machine::Machine, product::as_nobody, wait::until};
 use tempfile::TempDir;
 
 use super::{Said, doctor};
@@ -63,17 +63,8 @@ mount --bind {etc} /etc
 
     /// Runs it as a user without any rights.
     fn as_nobody(&self) -> Result<Said> {
-        let copy = self.folder.path().join("kubebridge");
-        fs::copy(program("kubebridge")?, &copy)?;
-        let copy = copy.display().to_string();
-        let nobody = [
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-        ];
-        let words = [copy.as_str(), "doctor", "-o", "json"];
-        Said::read(&self.machine.run(&[&nobody[..], &words].concat())?)
+        let words = ["doctor", "-o", "json"];
+        Said::read(&as_nobody(&self.machine, self.folder.path(), &words)?)
     }
 
     /// Starts dnsmasq on an address, and waits until it listens.

@@ -30,11 +30,7 @@ async fn f5_fifty_flows_survive_a_hundred_cuts_and_new_ones_work_at_once() {
     for cut in 0..100_usize {
         let is_silent = cut % 5 == 4;
         let wire = world.wires.opened() - 1;
-        if is_silent {
-            world.wires.silence(wire);
-        } else {
-            world.wires.cut(wire);
-        }
+        world.wires.lose(wire, is_silent);
         let start = Instant::now();
         let mut new = world.echo().await;
         new.say(b"new").await;
@@ -89,14 +85,9 @@ async fn a_new_flow_on_a_silent_connection_gets_another_within_the_time_of_a_syn
 async fn a_new_flow_is_opened_within_the_time_of_a_syn_when_all_connections_are_lost_at_once() {
     for is_silent in [false, true] {
         let world = World::start();
-        // Which wires they have: those that were opened.
         busy(&world, 4, spread(&world)).await;
         for wire in 0..world.wires.opened() {
-            if is_silent {
-                world.wires.silence(wire);
-            } else {
-                world.wires.cut(wire);
-            }
+            world.wires.lose(wire, is_silent);
         }
         let start = Instant::now();
 

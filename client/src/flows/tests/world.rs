@@ -303,6 +303,15 @@ impl Wires {
         self.wires.lock()[number].silent.send_replace(true);
     }
 
+    /// Loses a connection, with or without a word.
+    pub(super) fn lose(&self, number: usize, is_silent: bool) {
+        if is_silent {
+            self.silence(number);
+        } else {
+            self.cut(number);
+        }
+    }
+
     /// Has another manager serve from now on.
     pub(super) fn replace(&self, name: &str) -> Arc<Manager> {
         let place = Place::named(name);
