@@ -25,7 +25,7 @@ mod datagrams;
 mod socket;
 
 pub use ahead::ReadAhead;
-pub use attached::{Attached, Ended, How, Local, Meter, Reattach};
+pub use attached::{Attached, Ended, How, Local, Meter, Reattach, Side};
 pub use budget::Budget;
 pub use carry::carry;
 pub use datagrams::{Datagrams, carry_datagrams};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kubebridge_proto::flow::{
-    Attached, Ended, FailureKind, How, Local, Open, Reattach, carry, resumed_at, verdict,
+    Attached, Ended, FailureKind, How, Local, Open, Reattach, Side, carry, resumed_at, verdict,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -43,7 +43,15 @@ impl TcpFlow for Flow {
             let entry = Arc::clone(&held.entry);
             let destination = open.destination;
             let again = Again { open, place, held };
-            let ended = carry(local, stream, again, &shared.memory, &entry.meter).await;
+            let ended = carry(
+                Side::Asks,
+                local,
+                stream,
+                again,
+                &shared.memory,
+                &entry.meter,
+            )
+            .await;
             shared.counters.note_end(&ended);
             if ended.how == How::PeerReset && ended.received == 0 {
                 shared.abrupt.note(destination, Instant::now());

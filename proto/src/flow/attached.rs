@@ -52,6 +52,16 @@ pub struct Attached {
     pub receive: RecvStream,
 }
 
+/// Which end of a flow this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The laptop's, that asked for the flow: its window goes with the first octets, because most
+    /// far ends say nothing before they are asked.
+    Asks,
+    /// The manager's: its window goes with the answer.
+    Answers,
+}
+
 /// How long a peer may take to end a stream that both are done with: what is queued for it may be
 /// behind a few megabytes of others.
 const PARTING: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use h2::Reason;
 use tokio::time::timeout;
 
-use super::attached::{Attached, Ended, How, Local, Meter, Reattach};
+use super::attached::{Attached, Ended, How, Local, Meter, Reattach, Side};
 use super::budget::Budget;
 use pump::{Parted, Pump};
 
@@ -28,6 +28,7 @@ const ARRIVING: Duration = Duration::from_secs(5);
 /// Dropping the future resets the peer's side; the local side is whatever dropping it makes of it
 /// (pass `&mut local` to decide).
 pub async fn carry<L: Local, R: Reattach>(
+    side: Side,
     local: L,
     stream: Attached,
     mut again: R,
@@ -35,7 +36,7 @@ pub async fn carry<L: Local, R: Reattach>(
     meter: &Meter,
 ) -> Ended {
     let mut pump = Pump::new(local, memory, meter);
-    pump.attach();
+    pump.begin(side);
     let mut stream = stream;
     loop {
         let parted = poll_fn(|context| {

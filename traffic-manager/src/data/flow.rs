@@ -9,7 +9,7 @@ use h2::{Reason, RecvStream};
 use http::{Method, Request, Response, StatusCode};
 use kubebridge_proto::flow::{
     Attached, Credit, Datagrams, ECHO_PATH, Ended, Failure, FailureKind, Frame, How, Local, Meter,
-    Open, Socket, accepted, carry, carry_datagrams, echo_session, refused,
+    Open, Side, Socket, accepted, carry, carry_datagrams, echo_session, refused,
 };
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -189,7 +189,14 @@ async fn run(data: &Data, admitted: Admitted, end: End, stream: Attached) {
         };
         match end {
             End::Tcp(mut local) => {
-                let carrying = carry(&mut local, stream, again, &data.shared.memory, &meter);
+                let carrying = carry(
+                    Side::Answers,
+                    &mut local,
+                    stream,
+                    again,
+                    &data.shared.memory,
+                    &meter,
+                );
                 let outcome = until(carrying, ending).await;
                 if outcome.is_err() {
                     local.abort();

@@ -16,7 +16,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use kubebridge_proto::flow::{
     Attached, Budget, Datagrams, Ended, Failure, FailureKind, FlowId, Local, Meter, Open, Protocol,
-    Reattach, accepted, carry, carry_datagrams, echo_session, http2, queue, refused,
+    Reattach, Side, accepted, carry, carry_datagrams, echo_session, http2, queue, refused,
 };
 use kubebridge_proto::session::SessionInfo;
 use parking_lot::Mutex;
@@ -226,7 +226,15 @@ impl Manager {
                 next: None,
             };
             let memory = Budget::new(usize::MAX / 2);
-            carry(near, stream, parked, &memory, &Meter::default()).await
+            carry(
+                Side::Answers,
+                near,
+                stream,
+                parked,
+                &memory,
+                &Meter::default(),
+            )
+            .await
         } else {
             let idle = Duration::from_secs(60);
             let (input, output) = queue::channel();

@@ -10,7 +10,7 @@ use h2::Reason;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::flow::attached::{Attached, Ended, How, Local, Meter};
+use crate::flow::attached::{Attached, Ended, How, Local, Meter, Side};
 use crate::flow::budget::Budget;
 use crate::flow::frame::{Frame, FrameReader, HEADER, data_header};
 use crate::flow::state::{Owing, Receiver, Sender, Violation};
@@ -80,8 +80,16 @@ impl<'a, L: Local> Pump<'a, L> {
         }
     }
 
-    /// Begins on a stream.
-    pub(super) fn attach(&mut self) {
+    /// Begins the flow.
+    pub(super) fn begin(&mut self, side: Side) {
+        match side {
+            Side::Asks => self.receiver.begin(),
+            Side::Answers => self.receiver.attach(),
+        }
+    }
+
+    /// Begins on another stream.
+    fn attach(&mut self) {
         self.reader = FrameReader::stream();
         self.receiver.attach();
     }
@@ -146,7 +154,7 @@ impl<'a, L: Local> Pump<'a, L> {
             if self.is_reset {
                 return Poll::Ready(Parted::Ended(How::LocalReset));
             }
-            self.tell(context, stream);
+            self.tell(context, stream, sent);
             if self.receiver.is_done() && self.sender.is_acknowledged() {
                 return Poll::Ready(Parted::Ended(How::Finished));
             }
@@ -301,14 +309,17 @@ impl<'a, L: Local> Pump<'a, L> {
     }
 
     /// Tells the peer what it has to know, now or when it is time.
-    fn tell(&mut self, context: &mut Context<'_>, stream: &mut Attached) {
-        if self.receiver.owing() == Owing::Now {
+    fn tell(&mut self, context: &mut Context<'_>, stream: &mut Attached, has_sent: bool) {
+        // After the end there is no further frame to wait for.
+        let is_along = has_sent || self.sender.is_finished();
+        let owing = self.receiver.owing();
+        if owing == Owing::Now || (owing == Owing::Along && is_along) {
             send(stream, Frame::Credit(self.receiver.credit()).encode());
         }
         loop {
             let reached = self.receiver.reached();
             match (self.timer.set, self.receiver.owing()) {
-                (Set::Nothing | Set::Idle(_), Owing::Soon) => {
+                (Set::Nothing | Set::Idle(_), Owing::Soon | Owing::Along) => {
                     self.timer.set_for(Set::Acknowledge, ACKNOWLEDGE);
                 }
                 (Set::Nothing, _) if self.receiver.has_to_spare() => {
@@ -321,7 +332,7 @@ impl<'a, L: Local> Pump<'a, L> {
                 return;
             }
             let credit = match std::mem::replace(&mut self.timer.set, Set::Nothing) {
-                Set::Acknowledge if self.receiver.owing() == Owing::Soon => {
+                Set::Acknowledge if self.receiver.owing() != Owing::Nothing => {
                     Some(self.receiver.credit())
                 }
                 Set::Idle(then) if then == reached => self.receiver.idle(),

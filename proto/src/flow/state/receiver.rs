@@ -19,6 +19,8 @@ pub enum Owing {
     Nothing,
     /// It should hear of what was consumed soon, so that it need not keep it.
     Soon,
+    /// The same, and with the next frame if one is sent before.
+    Along,
     /// It may be waiting.
     Now,
 }
@@ -41,6 +43,8 @@ pub struct Receiver {
     /// Pieces received since.
     pieces: u32,
     must_tell: bool,
+    /// The peer has heard of no window yet, and can do without for a while.
+    is_new: bool,
     is_ended: bool,
     end_consumed: bool,
 }
@@ -59,9 +63,17 @@ impl Receiver {
             told: 0,
             pieces: 0,
             must_tell: false,
+            is_new: false,
             is_ended: false,
             end_consumed: false,
         }
+    }
+
+    /// Begins a flow whose peer has nothing to send before it hears from here, most likely.
+    pub fn begin(&mut self) {
+        self.attach();
+        self.must_tell = false;
+        self.is_new = true;
     }
 
     /// Begins on a stream: the peer shall hear how things stand.
@@ -154,7 +166,6 @@ impl Receiver {
     pub fn consume_end(&mut self) {
         debug_assert!(self.is_at_end(), "all before is taken");
         self.end_consumed = true;
-        self.must_tell = true;
         self.share.resize(0);
     }
 
@@ -164,8 +175,11 @@ impl Receiver {
         let untold = self.consumed - self.told.min(self.consumed);
         let is_much = untold >= (self.window / 4) as u64;
         let are_many = self.pieces >= PIECES && untold > 0;
+        let is_end_untold = self.end_consumed && self.told <= self.consumed;
         if self.must_tell || is_much || are_many {
             Owing::Now
+        } else if self.is_new || is_end_untold {
+            Owing::Along
         } else if untold > 0 {
             Owing::Soon
         } else {
@@ -205,6 +219,7 @@ impl Receiver {
         self.told = consumed;
         self.pieces = 0;
         self.must_tell = false;
+        self.is_new = false;
         self.limit = self.limit.max(consumed.saturating_add(self.window as u64));
         Credit {
             consumed,

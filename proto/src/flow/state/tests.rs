@@ -128,7 +128,7 @@ impl Direction {
         while !self.sender.is_acknowledged() {
             self.arrive(usize::MAX);
             self.read(usize::MAX);
-            if self.receiver.owing() == Owing::Soon {
+            if self.receiver.owing() != Owing::Nothing {
                 self.tell();
             }
             self.take_credit();

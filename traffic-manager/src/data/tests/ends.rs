@@ -1,7 +1,7 @@
 //! Octets, ends and resets of one flow, and what the audit log says of it.
 
 use kubebridge_proto::flow::{
-    Budget, Ended, How, Local, Meter, Reattach, carry, carry_datagrams, queue,
+    Budget, Ended, How, Local, Meter, Reattach, Side, carry, carry_datagrams, queue,
 };
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -71,7 +71,15 @@ pub(super) fn program(
     let (aborted, seen) = watch::channel(false);
     let carrying = async move {
         let (memory, meter) = (Budget::new(16 << 20), Meter::default());
-        carry(Program(far, aborted), stream, again, &memory, &meter).await
+        carry(
+            Side::Asks,
+            Program(far, aborted),
+            stream,
+            again,
+            &memory,
+            &meter,
+        )
+        .await
     };
     (near, seen, tokio::spawn(carrying))
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::flow::{
-    Attached, Budget, Ended, FlowId, Local, Meter, Open, Protocol, Reattach, accepted, carry,
+    Attached, Budget, Ended, FlowId, Local, Meter, Open, Protocol, Reattach, Side, accepted, carry,
     http2, resumed_at, verdict,
 };
 
@@ -256,7 +256,15 @@ impl Manager {
             };
             let carrying = tokio::spawn(async move {
                 let stream = Attached { send, receive };
-                carry(local, stream, parked, &budget, &Meter::default()).await
+                carry(
+                    Side::Answers,
+                    local,
+                    stream,
+                    parked,
+                    &budget,
+                    &Meter::default(),
+                )
+                .await
             });
             *self.ended.lock() = Some(carrying);
         }
@@ -376,7 +384,9 @@ impl World {
         let (memory, meter) = (laptop_memory.clone(), Arc::new(Meter::default()));
         let metered = Arc::clone(&meter);
         let carrying =
-            tokio::spawn(async move { carry(near, stream, way, &memory, &metered).await });
+            tokio::spawn(
+                async move { carry(Side::Asks, near, stream, way, &memory, &metered).await },
+            );
         Self {
             laptop,
             service,
