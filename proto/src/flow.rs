@@ -23,6 +23,7 @@ pub mod state;
 
 mod datagrams;
 mod socket;
+mod turns;
 
 pub use ahead::ReadAhead;
 pub use attached::{Attached, Ended, How, Local, Meter, Reattach, Side};
@@ -36,6 +37,7 @@ pub use open::{
     refused, resumed_at, verdict,
 };
 pub use socket::Socket;
+pub use turns::after_others;
 
 /// The protocol's name in TLS.
 pub const ALPN: &[u8] = b"kubebridge-data/1";

@@ -9,16 +9,17 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use h2::client::SendRequest;
 use h2::{Ping, PingPong, Reason};
 use http::Request;
 use kubebridge_proto::flow::{
-    Attached, FailureKind, echo_request, echo_request_of, http2, verdict,
+    Attached, FailureKind, after_others, echo_request, echo_request_of, http2, verdict,
 };
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -135,7 +136,7 @@ impl Connection {
         };
         tokio::select! {
             error = using => error,
-            ended = connection => match ended {
+            ended = after_others(|context| connection.poll_unpin(context)) => match ended {
                 Ok(()) => anyhow::anyhow!("the manager ended it"),
                 Err(error) => anyhow::Error::new(error).context("connection lost"),
             },
@@ -298,9 +299,12 @@ impl Connection {
     /// One echo, or octets that came while it was late.
     async fn echo_or_life(self: Arc<Self>) -> Result<(), Status> {
         let start = Instant::now();
-        let before = self.octets.received();
+        // What comes at once was on its way before, and is no sign of life.
+        let on_its_way = self.round_trip().clamp(LOOK, LATE / 2);
         let living = async {
-            sleep(LATE).await;
+            sleep(on_its_way).await;
+            let before = self.octets.received();
+            sleep_until(start + LATE).await;
             while self.octets.received() == before {
                 sleep(LOOK).await;
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::server::Connection;
 use h2::{Ping, PingPong};
-use kubebridge_proto::flow::http2;
+use kubebridge_proto::flow::{after_others, http2};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 use tracing::{Instrument, debug, debug_span};
@@ -53,7 +53,7 @@ where
     let mut draining = false;
     loop {
         tokio::select! {
-            accepted = connection.accept() => match accepted {
+            accepted = after_others(|context| connection.poll_accept(context)) => match accepted {
                 None => return,
                 Some(Err(error)) => return debug!(%error, "connection lost"),
                 Some(Ok((request, respond))) => {
