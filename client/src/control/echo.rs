@@ -42,9 +42,17 @@ where
     let mut usual = None;
     loop {
         match hear(&mut ask, patience, in_doubt(usual), suspicion).await {
-            Ok(round_trip) => {
+            Ok(Heard {
+                round_trip,
+                was_doubted,
+            }) => {
                 usual = Some(round_trip);
                 heard(round_trip);
+                if was_doubted {
+                    // The reply may have been on its way before: it says nothing about now.
+                    patience = in_doubt(usual);
+                    continue;
+                }
             }
             Err(error) => return error,
         }
@@ -60,7 +68,14 @@ fn in_doubt(usual: Option<Duration>) -> Duration {
     enough.clamp(LEAST_IN_DOUBT, MOST_IN_DOUBT)
 }
 
-/// Asks up to [`MISSES`] times for a reply, and returns how long it took.
+/// A reply.
+struct Heard {
+    round_trip: Duration,
+    /// Whether there was doubt before it came.
+    was_doubted: bool,
+}
+
+/// Asks up to [`MISSES`] times for a reply.
 ///
 /// From the moment when there is doubt that any will come, this and all later echoes get the
 /// shorter time: whoever doubts must not wait for the longer one of an echo that happened to be on
@@ -70,11 +85,12 @@ async fn hear<Reply>(
     mut patience: Duration,
     in_doubt: Duration,
     suspicion: &Notify,
-) -> anyhow::Result<Duration>
+) -> anyhow::Result<Heard>
 where
     Reply: Future<Output = Result<(), Status>>,
 {
     let mut replies = FuturesUnordered::new();
+    let mut was_doubted = false;
     for _ in 0..MISSES {
         let sent = Instant::now();
         let reply = ask();
@@ -83,12 +99,14 @@ where
         loop {
             tokio::select! {
                 Some(reply) = replies.next() => {
-                    return reply.map_err(|status| {
+                    let round_trip = reply.map_err(|status| {
                         anyhow::anyhow!("echo failed: {}", status.message())
-                    });
+                    })?;
+                    return Ok(Heard { round_trip, was_doubted });
                 }
                 () = sleep_until(missed) => break,
                 () = suspicion.notified(), if patience > in_doubt => {
+                    was_doubted = true;
                     patience = in_doubt;
                     missed = missed.min(Instant::now() + in_doubt);
                 }

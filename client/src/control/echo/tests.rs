@@ -171,3 +171,23 @@ async fn a_refused_echo_breaks_the_channel_at_once() {
     assert_eq!(error.to_string(), "echo failed: gone");
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_on_its_way_when_doubt_came_is_no_proof() {
+    let start = Instant::now();
+    let path = Path::new(ms(100), ms(120));
+    let suspicion = Notify::new();
+    let doubting = async {
+        sleep(ms(50)).await;
+        suspicion.notify_one();
+    };
+
+    tokio::join!(path.watch(&suspicion), doubting);
+
+    assert_eq!(*path.heard.borrow(), [ms(100)]);
+    assert!(
+        start.elapsed() <= Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+}
