@@ -1,8 +1,10 @@
 //! Reads more than was asked for, and holds nothing while there is nothing.
 //!
 //! Underneath TLS: it asks for 4 KiB at a time, which is four or five calls of the kernel for each
-//! of its records. Writes go through unchanged.
+//! of its records. Most reads find little or nothing: they go through a buffer that all connections
+//! of a thread share. Writes go through unchanged.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,11 +16,20 @@ use tokio_util::io::poll_read_buf;
 /// What one read may bring: four records of TLS.
 const AHEAD: usize = 64 * 1024;
 
+/// A read that brought this much is followed by one into a buffer of its own.
+const BULK: usize = AHEAD / 4;
+
+thread_local! {
+    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; AHEAD].into());
+}
+
 /// A byte stream that is read ahead.
 #[derive(Debug)]
 pub struct ReadAhead<S> {
     stream: S,
     ahead: BytesMut,
+    /// Whether the last read brought much.
+    is_bulk: bool,
 }
 
 impl<S> ReadAhead<S> {
@@ -28,7 +39,40 @@ impl<S> ReadAhead<S> {
         Self {
             stream,
             ahead: BytesMut::new(),
+            is_bulk: false,
         }
+    }
+}
+
+impl<S: AsyncRead + Unpin> ReadAhead<S> {
+    /// Reads into a buffer of its own; nothing there is the end.
+    fn poll_bulk(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.ahead.reserve(AHEAD);
+        let reading = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.ahead);
+        if self.ahead.is_empty() {
+            // Idle connections keep nothing.
+            self.ahead = BytesMut::new();
+        }
+        self.is_bulk = ready!(reading)? >= BULK;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads through the shared buffer, and keeps what was not asked for.
+    fn poll_little(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        SHARED.with_borrow_mut(|shared| {
+            let mut read = ReadBuf::new(shared);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            let read = read.filled();
+            let (now, later) = read.split_at(read.len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            self.ahead = BytesMut::from(later);
+            self.is_bulk = read.len() >= BULK;
+            Poll::Ready(Ok(()))
+        })
     }
 }
 
@@ -43,13 +87,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
             if buffer.remaining() >= AHEAD {
                 return Pin::new(&mut this.stream).poll_read(context, buffer);
             }
-            this.ahead.reserve(AHEAD);
-            let reading = poll_read_buf(Pin::new(&mut this.stream), context, &mut this.ahead);
-            if this.ahead.is_empty() {
-                // Idle connections keep nothing.
-                this.ahead = BytesMut::new();
+            if !this.is_bulk {
+                return this.poll_little(context, buffer);
             }
-            ready!(reading)?;
+            ready!(this.poll_bulk(context))?;
         }
         let count = this.ahead.len().min(buffer.remaining());
         buffer.put_slice(&this.ahead[..count]);
