@@ -42,6 +42,7 @@ mod outbound;
 mod outbox;
 mod packet;
 mod replies;
+mod spare;
 mod stream;
 mod table;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kubebridge_dns::server::{Answering, Handler};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -109,7 +109,9 @@ impl<Io: PacketIo, H: Handler> Driver<Io, H> {
                 Event::Done(done) => self.take_done(done),
                 Event::Arrived(arrived) => self.take_arrived(arrived),
                 Event::Replaced(io) => self.io = Some(io),
-                Event::Work => {}
+                // Other flows that are ready have their turn first: then all is polled and written
+                // in one round.
+                Event::Work => yield_now().await,
                 Event::Shutdown => break,
             }
         }

@@ -12,7 +12,7 @@ use smoltcp::iface::{
     Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet,
 };
 use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
-use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
+use smoltcp::socket::tcp::{Socket, State};
 use smoltcp::time::{Duration, Instant as StackInstant};
 use smoltcp::wire::HardwareAddress;
 use tokio::sync::Notify;
@@ -20,10 +20,7 @@ use tokio::time::Instant;
 
 use super::outbox::Outbox;
 use super::packet::FlowKey;
-
-/// What a flow holds on its way in and out: enough for 1 Gbit/s at a millisecond between kernel
-/// and stream. Pages are only used once data has been in them.
-const BUFFER: usize = 128 * 1024;
+use super::spare::Spare;
 
 /// How long the laptop may take to confirm a connection: its kernel does it at once.
 const CONFIRM: Duration = Duration::from_secs(20);
@@ -52,6 +49,8 @@ pub(super) struct Machine {
     has_finished: bool,
     /// The driver has let go: smoltcp's time to wait would forget what is still to be read.
     is_over: bool,
+    /// Octets that have been in the buffers, and a little more.
+    moved: usize,
 }
 
 /// The flows that want to be polled.
@@ -60,6 +59,7 @@ pub(super) struct Wakes {
     start: Instant,
     queue: Mutex<Vec<Arc<Flow>>>,
     pub(super) notify: Notify,
+    spare: Spare,
 }
 
 /// What became of a flow when it was polled.
@@ -79,6 +79,7 @@ impl Wakes {
             start: Instant::now(),
             queue: Mutex::default(),
             notify: Notify::new(),
+            spare: Spare::default(),
         }
     }
 
@@ -103,10 +104,11 @@ impl Flow {
     /// Makes the flow that a SYN asks for; the SYN is answered at the next poll.
     pub(super) fn accept(key: FlowKey, syn: &[u8], mtu: usize, wakes: Arc<Wakes>) -> Arc<Self> {
         let now = wakes.time(Instant::now());
+        let machine = Machine::new(key, mtu, now, wakes.spare.take());
         let flow = Arc::new(Self {
             key,
             wakes,
-            machine: Mutex::new(Machine::new(key, mtu, now)),
+            machine: Mutex::new(machine),
         });
         // Nothing but silence or a reset answers a SYN here, and it is the driver's to send.
         flow.receive(syn, &mut Outbox::default());
@@ -158,7 +160,10 @@ impl Flow {
         work: impl FnOnce(&mut Socket<'static>) -> (R, Change),
     ) -> R {
         let mut machine = self.machine.lock();
+        let waiting = machine.socket().send_queue();
         let (result, change) = work(machine.socket());
+        let written = machine.socket().send_queue().saturating_sub(waiting);
+        machine.moved = machine.moved.saturating_add(written);
         let polls = match change {
             Change::None => false,
             Change::Made => true,
@@ -180,6 +185,14 @@ impl Flow {
     }
 }
 
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let machine = self.machine.get_mut();
+        let smoltcp::socket::Socket::Tcp(socket) = machine.sockets.remove(machine.handle);
+        self.wakes.spare.keep(socket, machine.moved);
+    }
+}
+
 /// What a stream did to its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -198,7 +211,7 @@ enum Polled {
 }
 
 impl Machine {
-    fn new(key: FlowKey, mtu: usize, now: StackInstant) -> Self {
+    fn new(key: FlowKey, mtu: usize, now: StackInstant, mut socket: Socket<'static>) -> Self {
         let capabilities = capabilities(mtu);
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = rand::random();
@@ -209,10 +222,6 @@ impl Machine {
         };
         let mut interface = Interface::new(config, &mut wire, now);
         interface.set_any_ip(true);
-        let mut socket = Socket::new(
-            SocketBuffer::new(vec![0; BUFFER]),
-            SocketBuffer::new(vec![0; BUFFER]),
-        );
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(None);
         socket.set_timeout(Some(CONFIRM));
@@ -231,6 +240,7 @@ impl Machine {
             queued: false,
             has_finished: false,
             is_over: false,
+            moved: 0,
         }
     }
 
@@ -239,6 +249,7 @@ impl Machine {
     }
 
     fn receive(&mut self, packet: &[u8], now: StackInstant, out: &mut Outbox) {
+        self.moved = self.moved.saturating_add(packet.len());
         let before = self.socket().state();
         let mut wire = Wire {
             incoming: Some(packet),
