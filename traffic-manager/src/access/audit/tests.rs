@@ -1,5 +1,8 @@
 //! What the audit log has, to the letter, and what it never has.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use serde_json::Value;
 
 use super::*;
@@ -91,4 +94,53 @@ async fn r4_denials_add_up_at_shutdown_and_are_written_to_the_end() {
         line["count"].as_u64().unwrap()
     });
     assert_eq!(counts.collect::<Vec<_>>(), [1, 499]);
+}
+
+/// A file that keeps what each call wrote.
+#[derive(Clone, Default)]
+struct Calls(Arc<Mutex<Vec<String>>>);
+
+impl AsyncWrite for Calls {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let text = String::from_utf8(octets.to_vec()).unwrap();
+        self.0.lock().push(text);
+        Poll::Ready(Ok(octets.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_the_first_line_is_written_at_once_and_those_soon_after_it_together() {
+    let (calls, shutdown) = (Calls::default(), CancellationToken::new());
+    let (audit, writing) = Audit::to(calls.clone(), Wall::at(0), shutdown.clone());
+    let writing = tokio::spawn(writing);
+    let deny = |number: usize| {
+        audit.session_denied(Reason::TokenMissing, Some(&format!("n{number}")));
+    };
+    deny(0);
+    tokio::task::yield_now().await;
+    assert_eq!(calls.0.lock().len(), 1);
+    for number in 1..=100 {
+        deny(number);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(calls.0.lock().len(), 1);
+    sleep(REST).await;
+    tokio::task::yield_now().await;
+    let lines = |call: usize| calls.0.lock()[call].lines().count();
+    assert_eq!((lines(0), lines(1)), (1, 100));
+    shutdown.cancel();
+    drop(audit);
+    writing.await.unwrap();
 }
