@@ -118,15 +118,19 @@ pub(crate) fn lab(shape: Option<Shape>) -> Result<Lab> {
     };
     lab.log = LOG;
     for machine in [lab.laptop.on(), &lab.node] {
-        congestion(machine)?;
+        prepare(machine)?;
     }
     Ok(lab)
 }
 
 /// Has a machine's TCP do what the figures of other tools were taken with, whatever this one does.
-fn congestion(machine: &Machine) -> Result<()> {
+/// Of connections that are over it keeps few: those of one round would slow the next one's down,
+/// whose ports are hard to find among theirs.
+fn prepare(machine: &Machine) -> Result<()> {
     machine
-        .shell("echo reno >/proc/sys/net/ipv4/tcp_congestion_control")
+        .shell(
+            "cd /proc/sys/net/ipv4; echo reno >tcp_congestion_control; echo 512 >tcp_max_tw_buckets",
+        )
         .map(drop)
 }
 
@@ -135,7 +139,7 @@ impl<'lab> Bench<'lab> {
     pub(crate) fn start(lab: &'lab Lab) -> Result<Self> {
         let network = PodNetwork::start(lab)?;
         let pod = network.pod(lab, "peer", POD)?;
-        congestion(&pod)?;
+        prepare(&pod)?;
         let peer = program("peer")?.display().to_string();
         let mut daemons = vec![serve(lab, &pod, 9000, &[&peer, "serve", "9000"])?];
         for cluster_ip in [SERVICE.cluster_ip, BY_SSHUTTLE, BY_PACKETS] {
