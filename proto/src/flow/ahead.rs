@@ -20,6 +20,7 @@ const AHEAD: usize = 64 * 1024;
 const BULK: usize = AHEAD / 4;
 
 thread_local! {
+    // Beneath is a socket: while it is read, nothing else is.
     static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; AHEAD].into());
 }
 

@@ -6,7 +6,7 @@
 //! Goals P15 to P18. Needs root, what `tests/bench/dataplane/setup` installs, and a release build.
 //!
 //! `dataplane-figures near [ROUNDS]` throughput, connections, round trips, memory on a path without a limit ·
-//! `far [ROUNDS [LOSS]]` four flows at 20 ms and 100 Mbit/s, at each loss or at one (in a million) ·
+//! `far [ROUNDS [LOSS]]` one flow and four at 20 ms and 100 Mbit/s, at each loss or at one (in a million) ·
 //! `wide [ROUNDS]` 20 ms without a limit · `stay` makes the ways and stays until its input ends, for
 //! a look at them with other tools. `KUBEBRIDGE_WAYS` leaves some out; with
 //! `KUBEBRIDGE_SAMPLES=FILE` what was measured is kept there, and counts in the next run.
@@ -91,7 +91,7 @@ fn far(loss: Option<u32>) -> Vec<Path> {
     let path = |loss_ppm: u32| Path {
         name: format!("20 ms, 100 Mbit/s, {} % loss", f64::from(loss_ppm) / 1e4),
         shape: Shape { loss_ppm, ..FAR },
-        flows: &[4],
+        flows: &[1, 4],
     };
     wanted.map(path).collect()
 }
