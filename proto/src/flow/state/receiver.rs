@@ -12,8 +12,8 @@ use crate::flow::frame::Credit;
 /// Pieces after which a credit is sent, however small they were.
 const PIECES: u32 = MOST_SMALL / 8;
 
-/// Whether a credit has to be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a credit has to be sent; the later, the sooner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owing {
     /// The peer knows everything.
     Nothing,
@@ -42,9 +42,8 @@ pub struct Receiver {
     told: u64,
     /// Pieces received since.
     pieces: u32,
-    must_tell: bool,
-    /// The peer has heard of no window yet, and can do without for a while.
-    is_new: bool,
+    /// What is owed whatever was consumed: the peer has not heard how things stand on its stream.
+    at_least: Owing,
     is_ended: bool,
     end_consumed: bool,
 }
@@ -62,8 +61,7 @@ impl Receiver {
             limit: LEAST_WINDOW as u64,
             told: 0,
             pieces: 0,
-            must_tell: false,
-            is_new: false,
+            at_least: Owing::Nothing,
             is_ended: false,
             end_consumed: false,
         }
@@ -72,13 +70,12 @@ impl Receiver {
     /// Begins a flow whose peer has nothing to send before it hears from here, most likely.
     pub fn begin(&mut self) {
         self.attach();
-        self.must_tell = false;
-        self.is_new = true;
+        self.at_least = Owing::Along;
     }
 
     /// Begins on a stream: the peer shall hear how things stand.
     pub fn attach(&mut self) {
-        self.must_tell = true;
+        self.at_least = Owing::Now;
         if !self.is_ended && self.window < FIRST_WINDOW {
             self.grow(FIRST_WINDOW);
         }
@@ -176,15 +173,16 @@ impl Receiver {
         let is_much = untold >= (self.window / 4) as u64;
         let are_many = self.pieces >= PIECES && untold > 0;
         let is_end_untold = self.end_consumed && self.told <= self.consumed;
-        if self.must_tell || is_much || are_many {
+        let owing = if is_much || are_many {
             Owing::Now
-        } else if self.is_new || is_end_untold {
+        } else if is_end_untold {
             Owing::Along
         } else if untold > 0 {
             Owing::Soon
         } else {
             Owing::Nothing
-        }
+        };
+        owing.max(self.at_least)
     }
 
     /// Makes the credit to send now. The window follows the memory there is, and grows for a peer
@@ -218,8 +216,7 @@ impl Receiver {
         let consumed = self.consumed + u64::from(self.end_consumed);
         self.told = consumed;
         self.pieces = 0;
-        self.must_tell = false;
-        self.is_new = false;
+        self.at_least = Owing::Nothing;
         self.limit = self.limit.max(consumed.saturating_add(self.window as u64));
         Credit {
             consumed,
