@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::world::pipe;
+use super::world::{Program, open, pipe};
 use crate::flow::state::FIRST_WINDOW;
 use crate::flow::{
-    Attached, Budget, Credit, FlowId, Frame, FrameReader, Meter, Open, Protocol, Reattach, Side,
-    accepted, carry, http2,
+    Attached, Budget, Credit, Ended, Frame, FrameReader, Meter, Reattach, Side, accepted, carry,
+    http2,
 };
 
 /// A flow that has one stream.
@@ -35,16 +36,9 @@ async fn stream() -> (Attached, Peer) {
     });
     let (requests, connection) = http2::client().handshake(ours).await.unwrap();
     tokio::spawn(connection);
-    let open = Open {
-        session: "00112233445566778899aabbccddeeff".to_owned(),
-        flow: FlowId::new([7; 16]),
-        protocol: Protocol::Tcp,
-        destination: ([10, 96, 0, 1], 80).into(),
-        resume: None,
-    };
     let mut requests = requests.ready().await.unwrap();
     let (response, send) = requests
-        .send_request(open.request().unwrap(), false)
+        .send_request(open(None).request().unwrap(), false)
         .unwrap();
     let stream = serving.await.unwrap();
     let receive = response.await.unwrap().into_body();
@@ -77,6 +71,17 @@ impl Peer {
     }
 }
 
+/// A flow whose one end is carried, its program, and the peer.
+async fn flow(side: Side) -> (Program, Peer, JoinHandle<Ended>) {
+    let (ours, peer) = stream().await;
+    let (near, program) = pipe(1024);
+    let carrying = tokio::spawn(async move {
+        let (memory, meter) = (Budget::new(1 << 20), Meter::default());
+        carry(side, near, ours, Never, &memory, &meter).await
+    });
+    (program, peer, carrying)
+}
+
 fn credit(consumed: u64) -> Frame {
     Frame::Credit(Credit {
         consumed,
@@ -85,38 +90,34 @@ fn credit(consumed: u64) -> Frame {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_window_of_who_asked_goes_with_the_first_octets_or_soon() {
-    for is_asked in [true, false] {
-        let (ours, mut peer) = stream().await;
-        let (near, mut program) = pipe(1024);
-        let memory = Budget::new(1 << 20);
-        let carrying = tokio::spawn(async move {
-            carry(Side::Asks, near, ours, Never, &memory, &Meter::default()).await
-        });
-        let before = Instant::now();
-        if is_asked {
-            let soon = timeout(Duration::from_millis(200), peer.next()).await;
-            assert!(soon.is_err(), "{soon:?}");
-            program.stream.write_all(b"q").await.unwrap();
-            assert_eq!(peer.next().await, Frame::Data(Bytes::from_static(b"q")));
-            assert_eq!(peer.next().await, credit(0));
-            assert_eq!(before.elapsed(), Duration::from_millis(200));
-        } else {
-            assert_eq!(peer.next().await, credit(0));
-            assert_eq!(before.elapsed(), Duration::from_millis(250));
-        }
-        carrying.abort();
-    }
+async fn the_window_of_who_asked_goes_with_the_first_octets() {
+    let (mut program, mut peer, carrying) = flow(Side::Asks).await;
+    let early = timeout(Duration::from_millis(200), peer.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    let before = Instant::now();
+    program.stream.write_all(b"q").await.unwrap();
+
+    assert_eq!(peer.next().await, Frame::Data(Bytes::from_static(b"q")));
+    assert_eq!(peer.next().await, credit(0));
+
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    carrying.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_window_of_who_asked_and_says_nothing_goes_soon() {
+    let (_program, mut peer, carrying) = flow(Side::Asks).await;
+    let before = Instant::now();
+
+    assert_eq!(peer.next().await, credit(0));
+
+    assert_eq!(before.elapsed(), Duration::from_millis(250));
+    carrying.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_is_acknowledged_with_the_answer() {
-    let (ours, mut peer) = stream().await;
-    let (near, mut program) = pipe(1024);
-    let memory = Budget::new(1 << 20);
-    let carrying = tokio::spawn(async move {
-        carry(Side::Answers, near, ours, Never, &memory, &Meter::default()).await
-    });
+    let (mut program, mut peer, carrying) = flow(Side::Answers).await;
     assert_eq!(peer.next().await, credit(0));
     peer.say(&Frame::Data(Bytes::from_static(b"question")));
     peer.say(&Frame::Fin);
@@ -140,12 +141,7 @@ async fn what_was_asked_is_acknowledged_with_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_without_an_answer_is_acknowledged_soon() {
-    let (ours, mut peer) = stream().await;
-    let (near, _program) = pipe(1024);
-    let memory = Budget::new(1 << 20);
-    let carrying = tokio::spawn(async move {
-        carry(Side::Answers, near, ours, Never, &memory, &Meter::default()).await
-    });
+    let (_program, mut peer, carrying) = flow(Side::Answers).await;
     assert_eq!(peer.next().await, credit(0));
     let before = Instant::now();
     peer.say(&Frame::Fin);

@@ -321,14 +321,7 @@ impl Laptop {
         mut requests: SendRequest<Bytes>,
         resume: Option<u64>,
     ) -> Option<(Attached, Option<u64>)> {
-        let open = Open {
-            session: "session".to_owned(),
-            flow: FlowId::new([7; 16]),
-            protocol: Protocol::Tcp,
-            destination: "10.96.0.1:80".parse().unwrap(),
-            resume,
-        };
-        let request = open.request().unwrap();
+        let request = open(resume).request().unwrap();
         let (response, send) = requests.send_request(request, false).ok()?;
         let response = response.await.ok()?;
         verdict(&response).unwrap();
@@ -415,6 +408,17 @@ impl World {
             manager: self.manager,
         };
         (self.laptop, self.service, carrying)
+    }
+}
+
+/// What the laptop asks for.
+pub(super) fn open(resume: Option<u64>) -> Open {
+    Open {
+        session: "session".to_owned(),
+        flow: FlowId::new([7; 16]),
+        protocol: Protocol::Tcp,
+        destination: "10.96.0.1:80".parse().unwrap(),
+        resume,
     }
 }
 
