@@ -22,6 +22,7 @@ pub mod queue;
 pub mod state;
 
 mod datagrams;
+mod shared;
 mod socket;
 mod turns;
 

@@ -4,7 +4,6 @@
 //! of its records. Most reads find little or nothing: they go through a buffer that all connections
 //! of a thread share. Writes go through unchanged.
 
-use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,16 +12,13 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
+use super::shared::{MOST, poll_read_shared};
+
 /// What one read may bring: four records of TLS.
-const AHEAD: usize = 64 * 1024;
+const AHEAD: usize = MOST;
 
 /// A read that brought this much is followed by one into a buffer of its own.
 const BULK: usize = AHEAD / 4;
-
-thread_local! {
-    // Beneath is a socket: while it is read, nothing else is.
-    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; AHEAD].into());
-}
 
 /// A byte stream that is read ahead.
 #[derive(Debug)]
@@ -64,15 +60,16 @@ impl<S: AsyncRead + Unpin> ReadAhead<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        SHARED.with_borrow_mut(|shared| {
-            let mut read = ReadBuf::new(shared);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
-            let read = read.filled();
+        let Self {
+            stream,
+            ahead,
+            is_bulk,
+        } = self;
+        poll_read_shared(stream, context, AHEAD, |read| {
             let (now, later) = read.split_at(read.len().min(buffer.remaining()));
             buffer.put_slice(now);
-            self.ahead = BytesMut::from(later);
-            self.is_bulk = read.len() >= BULK;
-            Poll::Ready(Ok(()))
+            *ahead = BytesMut::from(later);
+            *is_bulk = read.len() >= BULK;
         })
     }
 }

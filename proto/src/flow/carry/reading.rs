@@ -3,16 +3,16 @@
 //! Most are small or find nothing: they go through a buffer that all flows of a thread share, so
 //! that a flow which moves little never asks for a large one.
 
-use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
 use crate::flow::frame::{HEADER, MAX_DATA, data_header};
+use crate::flow::shared::poll_read_shared;
 
 /// The most octets of one read: two whole segments of the laptop's link (MTU 16,000, IPv6), so that
 /// none is cut in pieces there.
@@ -20,10 +20,6 @@ pub(super) const READ: usize = 2 * 15_940;
 /// Reads below this are copied into a buffer of their own size: kept until they are acknowledged,
 /// they would keep all of a larger one.
 const COPIED: usize = MAX_DATA / 2;
-
-thread_local! {
-    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
-}
 
 /// How a flow's local end is read.
 #[derive(Debug, Default)]
@@ -43,21 +39,11 @@ impl Reading {
         let frame = ready!(if self.is_bulk {
             read_own(local, context, room)
         } else {
-            SHARED.with_borrow_mut(|shared| read_shared(local, context, &mut shared[..room]))
+            poll_read_shared(local, context, room, framed)
         })?;
         self.is_bulk = frame.len() >= HEADER + COPIED;
         Poll::Ready(Ok(frame))
     }
-}
-
-fn read_shared(
-    local: &mut (impl AsyncRead + Unpin),
-    context: &mut Context<'_>,
-    shared: &mut [u8],
-) -> Poll<io::Result<Bytes>> {
-    let mut buffer = ReadBuf::new(shared);
-    ready!(Pin::new(local).poll_read(context, &mut buffer))?;
-    Poll::Ready(Ok(framed(buffer.filled())))
 }
 
 fn read_own(
