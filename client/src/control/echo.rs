@@ -41,24 +41,20 @@ where
     let mut patience = PATIENCE;
     let mut usual = None;
     loop {
-        match hear(&mut ask, patience, in_doubt(usual), suspicion).await {
-            Ok(Heard {
-                round_trip,
-                was_doubted,
-            }) => {
-                usual = Some(round_trip);
-                heard(round_trip);
-                if was_doubted {
-                    // The reply may have been on its way before: it says nothing about now.
-                    patience = in_doubt(usual);
-                    continue;
-                }
-            }
+        let reply = match hear(&mut ask, patience, in_doubt(usual), suspicion).await {
+            Ok(reply) => reply,
             Err(error) => return error,
-        }
-        patience = tokio::select! {
-            () = sleep(EVERY) => PATIENCE,
-            () = suspicion.notified() => in_doubt(usual),
+        };
+        usual = Some(reply.round_trip);
+        heard(reply.round_trip);
+        patience = if reply.was_doubted {
+            // It may have been on its way before: it says nothing about now.
+            in_doubt(usual)
+        } else {
+            tokio::select! {
+                () = sleep(EVERY) => PATIENCE,
+                () = suspicion.notified() => in_doubt(usual),
+            }
         };
     }
 }
@@ -68,7 +64,7 @@ fn in_doubt(usual: Option<Duration>) -> Duration {
     enough.clamp(LEAST_IN_DOUBT, MOST_IN_DOUBT)
 }
 
-/// A reply.
+/// A reply that came.
 struct Heard {
     round_trip: Duration,
     /// Whether there was doubt before it came.
