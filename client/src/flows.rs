@@ -6,6 +6,7 @@
 
 mod abrupt;
 mod connection;
+mod counted;
 mod counters;
 mod datagram;
 mod keep;

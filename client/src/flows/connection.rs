@@ -1,11 +1,9 @@
 //! One data connection: opened, heard once, and watched by echoes of its own.
 
 use std::future::pending;
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,12 +15,12 @@ use kubebridge_proto::flow::{
     Attached, FailureKind, after_others, echo_request, echo_request_of, http2, verdict,
 };
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::counted::{Counted, Octets};
 use crate::control::echo::watch_echo;
 use crate::control::way::{BoxIo, Place};
 
@@ -79,23 +77,6 @@ struct Heard {
     used: Instant,
 }
 
-/// What went over a connection.
-#[derive(Debug, Default)]
-pub(super) struct Octets {
-    sent: AtomicU64,
-    received: AtomicU64,
-}
-
-impl Octets {
-    pub(super) fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
-    }
-}
-
 impl Connection {
     /// Runs a connection until it is closed or dead, and says why; `ready` is told when it has
     /// echoed. Where the way may lead to several managers, it has to be that of the session.
@@ -107,10 +88,7 @@ impl Connection {
         ready: impl FnOnce(Arc<Self>),
     ) -> anyhow::Error {
         let octets = Arc::new(Octets::default());
-        let counted = Counted {
-            io,
-            octets: Arc::clone(&octets),
-        };
+        let counted = Counted::new(io, Arc::clone(&octets));
         let shaking = timeout(FIRST_ECHO, http2::client().handshake(counted));
         let (requests, mut connection) = match shaking.await {
             Ok(Ok(both)) => both,
@@ -363,65 +341,5 @@ impl From<Unheard> for Status {
             Unheard::Drains => Self::unavailable("the manager ends"),
             Unheard::Failed(status) => status,
         }
-    }
-}
-
-/// A byte stream that counts.
-struct Counted {
-    io: BoxIo,
-    octets: Arc<Octets>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
-        let count = buffer.filled().len() - before;
-        self.octets
-            .received
-            .fetch_add(count as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.io).poll_write(context, octets))?;
-        self.octets
-            .sent
-            .fetch_add(written as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(context, slices))?;
-        self.octets
-            .sent
-            .fetch_add(written as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
