@@ -38,6 +38,7 @@ mod fragments;
 mod gate;
 mod inbound;
 mod io;
+mod machine;
 mod outbound;
 mod outbox;
 mod packet;
@@ -47,6 +48,7 @@ mod stream;
 mod table;
 #[cfg(test)]
 pub(crate) mod test_util;
+mod wire;
 
 /// How long the end may take: resets are written at once.
 const PATIENCE: Duration = Duration::from_secs(1);
