@@ -102,19 +102,22 @@ async fn a_new_flow_is_opened_within_the_time_of_a_syn_when_all_connections_are_
 
 #[tokio::test(start_paused = true)]
 async fn after_a_sleep_a_dead_connection_is_found_at_once() {
-    let world = World::start();
-    let mut talk = world.echo().await;
-    world.wires.silence(0);
-    let start = Instant::now();
+    // In whatever order things are polled: what was on its way is no sign of life.
+    for _ in 0..32 {
+        let world = World::start();
+        let mut talk = world.echo().await;
+        world.wires.silence(0);
+        let start = Instant::now();
 
-    world.flows.doubt();
-    talk.say(b"awake").await;
+        world.flows.doubt();
+        talk.say(b"awake").await;
 
-    assert!(
-        start.elapsed() <= Duration::from_secs(2),
-        "{:?}",
-        start.elapsed()
-    );
+        assert!(
+            start.elapsed() <= Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
