@@ -265,52 +265,6 @@ async fn a_name_that_resolved_before_is_left_alone_and_listed() {
 }
 
 #[tokio::test]
-async fn a_failing_step_undoes_what_was_done_and_says_which() {
-    let applied = Deed::Applied(routes_only());
-    let table: [(&str, &str, Vec<Deed>); 6] = [
-        ("take", "recover", vec![]),
-        ("recover", "recover", vec![Deed::Recovered, Deed::Undone]),
-        ("read dns", "read DNS", vec![Deed::Recovered, Deed::Undone]),
-        (
-            "read routes",
-            "plan routes",
-            vec![Deed::Recovered, Deed::Undone],
-        ),
-        (
-            "open",
-            "link",
-            vec![Deed::Recovered, Deed::Opened, Deed::Undone],
-        ),
-        (
-            "resolve",
-            "verify",
-            vec![Deed::Resolved, applied, Deed::Undone],
-        ),
-    ];
-    for (failing, step, wanted) in table {
-        let mut world = World::new(|os, config| {
-            os.failing = Some(failing);
-            config.hosts = HostsForm::Off;
-        })
-        .await;
-        let task = match failing {
-            "take" | "recover" | "read dns" => world.start_without_routes(),
-            _ => world.start().await,
-        };
-
-        let failure = task.await.unwrap().unwrap_err();
-
-        assert!(
-            failure.to_string().starts_with(&format!("{step}: ")),
-            "{failure}"
-        );
-        let deeds = world.os.deeds();
-        assert!(deeds.ends_with(&wanted), "{failing}: {deeds:?}");
-        assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
-    }
-}
-
-#[tokio::test]
 async fn without_split_dns_there_are_hosts_lines_only() {
     let mut world = World::new(|os, _| os.mode = HostDnsMode::Plain).await;
 
@@ -323,94 +277,11 @@ async fn without_split_dns_there_are_hosts_lines_only() {
     session.abort();
 }
 
-#[tokio::test]
-async fn resolved_is_an_error_where_it_was_demanded_and_is_not_there() {
-    let mut world = World::new(|os, config| {
-        os.mode = HostDnsMode::Bypassed;
-        config.dns = DnsChoice::Resolved;
-    })
-    .await;
-
-    let failure = world.start_without_routes().await.unwrap().unwrap_err();
-
-    assert_eq!(failure.exit, Exit::HostOs);
-    assert!(failure.hint.is_some());
-}
-
-#[tokio::test]
-async fn a_signal_while_connecting_undoes_everything() {
-    let mut world = World::new(|_, _| {}).await;
-    // No routes: the session waits for them when the signal comes.
-    let task = world.start_without_routes();
-    world.script.subscribed(1).await;
-
-    world.stop.send(Stop::Signal).await.unwrap();
-    let failure = task.await.unwrap().unwrap_err();
-
-    assert!(failure.to_string().starts_with("interrupted"), "{failure}");
-    assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
-}
-
-#[tokio::test]
-async fn disconnect_returns_when_everything_is_undone() {
-    let mut world = World::new(|_, config| config.hosts = HostsForm::Off).await;
-    let task = world.start().await;
-    world.until_state("connected").await;
-    let session = sessions(world.os.runtime.path()).await.unwrap().remove(0);
-    let cut = world.stop.clone();
-
-    let mut seen = Vec::new();
-    session
-        .disconnect(|progress| {
-            if progress == Undo::Linger.label() {
-                cut.try_send(Stop::Signal).unwrap();
-            }
-            seen.push(progress.to_owned());
-        })
-        .await
-        .unwrap();
-
-    assert_eq!(world.os.deeds().last(), Some(&Deed::Undone));
-    assert!(seen.contains(&Undo::Linger.label().to_owned()), "{seen:?}");
-    task.await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn an_unreachable_manager_exits_69_and_leaves_nothing() {
-    let mut world =
-        World::new(|_, config| config.target = at("127.0.0.1:1".parse().unwrap())).await;
-
-    let failure = world.start_without_routes().await.unwrap().unwrap_err();
-
-    assert_eq!(failure.exit, Exit::Unreachable);
-    assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
-}
-
 impl World {
     async fn status(&self) -> crate::status::StatusReport {
         let mut found = sessions(self.os.runtime.path()).await.unwrap();
         found.remove(0).status().await.unwrap()
     }
-}
-
-#[tokio::test]
-async fn a_panic_in_a_step_is_undone_and_the_exit_is_not_clean() {
-    let mut world = World::new(|os, _| os.panicking = Some("resolve")).await;
-
-    let failure = world.start().await.await.unwrap().unwrap_err();
-
-    assert_eq!(failure.exit, Exit::Other);
-    assert!(
-        failure.to_string().starts_with("internal error"),
-        "{failure}"
-    );
-    let undone = [Deed::Applied(routes_only()), Deed::Undone];
-    assert!(
-        world.os.deeds().ends_with(&undone),
-        "{:?}",
-        world.os.deeds()
-    );
-    assert!(sessions(world.os.runtime.path()).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -467,22 +338,6 @@ async fn after_a_sleep_the_machine_is_looked_at_and_the_manager_asked() {
 }
 
 #[tokio::test]
-async fn a_manager_that_wants_a_newer_client_is_told_of_and_nothing_is_changed() {
-    let mut world = World::new(|_, _| {}).await;
-    world.script.info.lock().minimum_client_version = Some("999.0.0".to_owned());
-
-    let failure = world.start_without_routes().await.unwrap().unwrap_err();
-
-    assert_eq!(failure.exit, Exit::Other);
-    let text = failure.to_string();
-    assert!(
-        text.contains("999.0.0 and above") && text.contains("hint: upgrade"),
-        "{text}"
-    );
-    assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
-}
-
-#[tokio::test]
 async fn after_a_reconnect_the_networks_are_those_the_manager_knows_now() {
     let mut world = World::new(|_, _| {}).await;
     let session = world.start().await;
@@ -511,120 +366,7 @@ async fn after_a_reconnect_the_networks_are_those_the_manager_knows_now() {
     session.abort();
 }
 
-#[tokio::test]
-async fn what_the_manager_refuses_is_told_with_its_exit_code_and_nothing_is_changed() {
-    let table = [
-        (
-            tonic::Status::invalid_argument("namespaces is \"a.b\""),
-            Exit::Usage,
-        ),
-        (
-            tonic::Status::permission_denied("no token for shop"),
-            Exit::Privilege,
-        ),
-        (tonic::Status::unimplemented("unknown service"), Exit::Other),
-        (
-            tonic::Status::resource_exhausted("too many sessions"),
-            Exit::Unreachable,
-        ),
-    ];
-    for (refusal, exit) in table {
-        let mut world = World::new(|_, _| {}).await;
-        let said = refusal.message().to_owned();
-        *world.script.refusal.lock() = Some(refusal);
-
-        let failure = world.start_without_routes().await.unwrap().unwrap_err();
-
-        assert_eq!(failure.exit, exit, "{said}");
-        let text = failure.to_string();
-        assert!(text.contains(&said) && text.contains("\nhint: "), "{text}");
-        assert_eq!(text.lines().count(), 2, "{text}");
-        assert_eq!(world.os.deeds(), [Deed::Recovered, Deed::Undone]);
-    }
-}
-
-/// What the fake manager sends when it is asked for a namespace.
-async fn sends(world: &World, namespace: &str, services: &[(&str, &str)]) {
-    let namespace = namespace.to_owned();
-    let state = RouteUpdate::State {
-        namespace: namespace.clone(),
-        state: NamespaceState::Synced,
-    };
-    world.script.send(state).await;
-    let routes = services.iter();
-    let routes = routes.map(|(name, address)| cluster_ip(&namespace, name, address));
-    let page = RouteUpdate::Page {
-        routes: routes.collect(),
-        namespace,
-        revision: 1,
-        last: true,
-    };
-    world.script.send(page).await;
-}
-
-async fn change(world: &World, change: Change) -> Result<NamespacesReport, Failure> {
-    let mut found = sessions(world.os.runtime.path()).await.unwrap();
-    found.remove(0).change(change).await
-}
-
-#[tokio::test]
-async fn w12_another_own_namespace_takes_hosts_lines_search_and_zones_with_it() {
-    let mut world = World::new(|_, _| {}).await;
-    world.script.remembers.store(true, Ordering::Relaxed);
-    let session = world.start().await;
-    world.until_state("connected").await;
-    let changing = change(&world, Change::Use("shop".to_owned()));
-    let answering = async {
-        world.script.subscribed(2).await;
-        sends(&world, "shop", &[("carts", "10.96.0.9")]).await;
-    };
-    let (report, ()) = tokio::join!(changing, answering);
-
-    let report = report.unwrap();
-    assert_eq!(report.namespaces, ["shop", "default"]);
-    assert_eq!(report.trouble, None);
-    let states: Vec<_> = report
-        .kubernetes
-        .iter()
-        .map(|one| one.state.as_str())
-        .collect();
-    assert_eq!(states, ["synced", "synced"]);
-    let mut intents = world.os.intent();
-    let followed = |intent: &Intent| hosts(intent) == ["10.96.0.9 carts"];
-    let intent = crate::test_util::within("the lines of shop", intents.wait_for(followed));
-    let intent = intent.await.unwrap().clone();
-    let dns = intent.dns.clone().unwrap();
-    assert_eq!(dns.search, ["shop.svc.cluster.local"]);
-    assert_eq!(dns.namespaces, ["shop", "default"]);
-    // Short names are those of the new namespace.
-    assert!(matches!(world.ask("carts").await, Finding::Addresses(_)));
-    assert_eq!(world.ask("authors").await, Finding::NoSuchName);
-    assert_eq!(world.status().await.namespaces, ["shop", "default"]);
-    session.abort();
-}
-
-#[tokio::test]
-async fn w12_a_refused_namespace_changes_nothing_on_the_machine() {
-    let mut world = World::new(|_, _| {}).await;
-    world.script.remembers.store(true, Ordering::Relaxed);
-    let session = world.start().await;
-    world.until_state("connected").await;
-    let before = world.os.intent().borrow().clone();
-    *world.script.refusal.lock() = Some(tonic::Status::permission_denied("not yours"));
-
-    let failure = change(&world, Change::Use("prod".to_owned()))
-        .await
-        .unwrap_err();
-
-    assert_eq!(failure.exit, Exit::Privilege);
-    assert!(
-        format!("{:#}", failure.error).contains("not yours"),
-        "{failure}"
-    );
-    assert_eq!(*world.os.intent().borrow(), before);
-    assert_eq!(world.status().await.namespaces, ["default"]);
-    session.abort();
-}
-
+mod namespaces;
 mod proxying;
 mod routing;
+mod undone;

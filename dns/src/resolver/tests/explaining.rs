@@ -3,6 +3,10 @@
 use super::*;
 use crate::explain::{CacheUse, Trace};
 
+mod cached;
+mod granted;
+mod upstreams;
+
 /// A world whose trace of one question is wanted.
 impl World {
     async fn explain_in(
@@ -146,78 +150,6 @@ async fn no_data_of_the_zones_structure_is_told_as_not_existing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_upstream_is_told_with_the_time_it_cost() {
-    let dead = ScriptedUpstream::new("10.96.0.11").otherwise(Answer::silence());
-    let world = World::new([upstream(), dead]);
-
-    let story = world.explain(SERVICE, RecordType::A).await;
-
-    assert_eq!(
-        story[5..],
-        [
-            format!("0 upstream {SERVICE} @10.96.0.10 0 ms: NXDOMAIN, for 30 s"),
-            "100 settle: a negative has waited long enough for silent upstreams".to_owned(),
-            format!("100 upstream {SERVICE} @10.96.0.11 100 ms: cancelled: no longer needed"),
-            format!("100 settle {SERVICE}: does not exist"),
-            "100 settle: none of them exists".to_owned(),
-            "100 store: kept for 30 s".to_owned(),
-            "100 answer: NXDOMAIN, no records".to_owned(),
-        ]
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn upstreams_that_say_nothing_until_the_end_are_told_as_silent() {
-    let world = World::new([upstream().otherwise(Answer::silence())]);
-
-    let story = world.explain(SERVICE, RecordType::A).await;
-
-    must_tell(
-        &story,
-        &format!(
-            "settle {SERVICE}: failed: in the cluster domain no later one may stand in for it"
-        ),
-    );
-    must_tell(&story, "store: the failure is remembered for 1 s");
-    assert!(
-        story
-            .iter()
-            .any(|line| line.contains("@10.96.0.10 2000 ms: no reply before the")),
-        "{story:#?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn errors_of_upstreams_are_told_in_words() {
-    let refused =
-        ScriptedUpstream::new("10.96.0.11").otherwise(Answer::code(ResponseCode::REFUSED));
-    let closed = ScriptedUpstream::new("10.96.0.12").otherwise(Answer::failure());
-    let world = World::new([
-        at(SERVICE, Answer::address(SERVICE, v4(1)).after(ms(10))),
-        refused,
-        closed,
-    ]);
-
-    let story = world.explain(SERVICE, RecordType::A).await;
-
-    must_tell(
-        &story,
-        &format!("upstream {SERVICE} @10.96.0.11 0 ms: REFUSED, of no use"),
-    );
-    must_tell(
-        &story,
-        &format!(
-            "upstream {SERVICE} @10.96.0.12 0 ms: \
-             cannot exchange packets with the upstream: connection refused"
-        ),
-    );
-    must_tell(
-        &story,
-        &format!("upstream {SERVICE} @10.96.0.10 10 ms: 1 record"),
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_failure_outside_the_cluster_domain_is_told_as_passed_over() {
     let plain = PlainView {
         search: vec![name("corp.example"), name("default.svc.cluster.local")],
@@ -257,183 +189,6 @@ async fn a_failure_outside_the_cluster_domain_is_told_as_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_hit_is_told_with_its_age_and_what_is_left() {
-    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)))]);
-    world.ask("authors", RecordType::A).await;
-    tokio::time::advance(ms(12_000)).await;
-
-    let story = world.explain("authors", RecordType::A).await;
-
-    must_tell(&story, "cache: hit: 12 s old, kept 18 s more");
-    must_tell(&story, "answer: NOERROR: authors 18 A 10.96.0.1");
-    must_not_tell(&story, "upstream");
-    assert_eq!(world.asked(), [SERVICE]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failure_that_is_remembered_is_told_with_its_age() {
-    let world = World::new([at(SERVICE, Answer::code(ResponseCode::SERVFAIL))]);
-    world.ask(SERVICE, RecordType::A).await;
-    tokio::time::advance(ms(400)).await;
-
-    let story = world.explain(SERVICE, RecordType::A).await;
-
-    must_tell(&story, "cache: a failure of 400 ms ago is remembered");
-    must_tell(&story, "answer: SERVFAIL, no records");
-    assert_eq!(world.asked().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_told_with_how_long_its_time_has_been_over() {
-    let world = World::with(
-        [at(SERVICE, Answer::address(SERVICE, v4(1)))],
-        Table::default(),
-        |config| {
-            config.stale = Some(StaleSettings {
-                longest: ms(600_000),
-            });
-        },
-    );
-    world.ask(SERVICE, RecordType::A).await;
-    world.upstreams[0].set(SERVICE, RecordType::A, Answer::failure());
-    tokio::time::advance(ms(90_000)).await;
-
-    for asked in ["led", "kept"] {
-        let story = world.explain(SERVICE, RecordType::A).await;
-
-        must_tell(
-            &story,
-            "cache: stale: its time was over 60 s ago, and no upstream answers",
-        );
-        let answer = story.last().unwrap();
-        assert!(answer.contains("A 10.96.0.1"), "{asked}: {answer}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_query_that_waits_for_anothers_resolution_says_so() {
-    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)).after(ms(50)))]);
-
-    let view = pod();
-    let (first, second) = tokio::join!(
-        world.ask_in(&view, SERVICE, RecordType::A),
-        world.explain_in(&view, SERVICE, RecordType::A, CacheUse::Normal)
-    );
-
-    assert_eq!(shown(&first), shown(&second.0));
-    must_tell(&second.1, "cache: miss");
-    must_tell(
-        &second.1,
-        "flight: joined: another query was resolving the same; its steps are not known",
-    );
-    assert_eq!(world.asked().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fresh_answer_leaves_the_cache_as_it_is() {
-    let world = World::new([at(SERVICE, Answer::address(SERVICE, v4(1)))]);
-    world.ask(SERVICE, RecordType::A).await;
-    world.upstreams[0].set(SERVICE, RecordType::A, Answer::address(SERVICE, v4(2)));
-
-    let (fresh, story) = world
-        .explain_in(&pod(), SERVICE, RecordType::A, CacheUse::Bypass)
-        .await;
-
-    assert_eq!(shown(&fresh), [format!("{SERVICE} A 10.96.0.2")]);
-    must_tell(&story, "cache: not asked: a fresh answer is wanted");
-    must_tell(&story, "store: not kept: the cache was bypassed");
-    assert_eq!(
-        shown(&world.ask(SERVICE, RecordType::A).await),
-        [format!("{SERVICE} A 10.96.0.1")]
-    );
-    assert_eq!(world.asked().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn r2_a_namespace_that_is_not_granted_is_told_as_refused_and_nothing_else() {
-    let world = World::new([at(
-        "authors.shop.svc.cluster.local",
-        Answer::address("x", v4(2)),
-    )]);
-
-    let (reply, story) = world
-        .explain_in(
-            &session("default", 7),
-            "authors.shop.svc.cluster.local",
-            RecordType::A,
-            CacheUse::Normal,
-        )
-        .await;
-
-    assert_eq!(reply.code, ResponseCode::REFUSED);
-    assert_eq!(
-        story[1..],
-        [
-            "0 rule authors.shop.svc.cluster.local: refused: in a namespace that is not granted",
-            "0 answer: REFUSED, no records",
-        ]
-    );
-    assert!(world.asked().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn r2_an_alias_into_a_namespace_that_is_not_granted_is_not_told() {
-    let (alias, secret) = (
-        "docs.default.svc.cluster.local",
-        "secret.shop.svc.cluster.local",
-    );
-    let table = Table::default().with(alias, RecordType::A, Local::Alias(name(secret)));
-    let secret_address = at(secret, Answer::address(secret, v4(9)));
-    let world = World::with([secret_address], table, |_| {});
-    let view = session("default", 7);
-
-    for cache_use in [CacheUse::Normal, CacheUse::Normal, CacheUse::Bypass] {
-        let (reply, story) = world
-            .explain_in(&view, "docs", RecordType::A, cache_use)
-            .await;
-
-        assert_eq!(reply.code, ResponseCode::REFUSED);
-        must_tell(
-            &story,
-            "access: the answer leads into a namespace that is not granted: refused",
-        );
-        for told in [
-            "secret",
-            "10.96.0.9",
-            "upstream",
-            "records",
-            "cache",
-            "settle",
-            "store",
-        ] {
-            must_not_tell(&story[..story.len() - 2], told);
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn r2_names_of_a_losing_candidate_that_are_not_granted_are_not_told() {
-    let alias = "docs.default.svc.cluster.local";
-    let secret = "secret.shop.svc.cluster.local";
-    let winner = "docs.cluster.local";
-    let table = Table::default().with(alias, RecordType::A, Local::Alias(name(secret)));
-    let world = World::with([at(winner, Answer::address(winner, v4(4)))], table, |_| {});
-
-    let (reply, story) = world
-        .explain_in(
-            &session("default", 7),
-            "docs",
-            RecordType::A,
-            CacheUse::Normal,
-        )
-        .await;
-
-    assert_eq!(shown(&reply), ["docs A 10.96.0.4"]);
-    must_tell(&story, &format!("settle {alias}: does not exist"));
-    must_not_tell(&story, "secret");
-}
-
-#[tokio::test(start_paused = true)]
 async fn our_own_records_are_told_and_no_upstream_is() {
     let table = Table::default().with(SERVICE, RecordType::A, Local::Addresses(vec![v4(3)]));
     let world = World::with([upstream()], table, |_| {});
@@ -450,29 +205,6 @@ async fn our_own_records_are_told_and_no_upstream_is() {
     );
     must_not_tell(&story, "upstream");
     assert!(world.asked().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_session_is_told_which_names_are_not_tried_for_it() {
-    let world = World::new([upstream()]);
-
-    let (_, story) = world
-        .explain_in(
-            &session("default", 7),
-            "authors.shop",
-            RecordType::A,
-            CacheUse::Normal,
-        )
-        .await;
-
-    must_tell(
-        &story,
-        "skipped authors.shop.svc.cluster.local: in a namespace that is not granted",
-    );
-    must_tell(
-        &story,
-        "skipped authors.shop: bare names outside the cluster are not sent from here",
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -601,27 +333,4 @@ async fn a_trace_is_bounded_and_ends_with_the_answer() {
         "{}",
         last.outcome()
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_upstream_that_leads_back_is_told_as_not_asked_once() {
-    let other = ScriptedUpstream::new("10.96.0.11").otherwise(Answer::nxdomain("."));
-    let world = World::new([upstream(), other]);
-    let looped = world.resolver.upstreams().status()[0].id;
-    assert!(
-        world
-            .resolver
-            .upstreams()
-            .mark_looped(looped, &Name::root())
-    );
-
-    let story = world.explain("authors", RecordType::A).await;
-
-    let told = |line: &&String| line.contains("@10.96.0.10");
-    let about_it: Vec<_> = story.iter().filter(told).collect();
-    assert_eq!(
-        about_it,
-        ["0 upstream @10.96.0.10: not asked: it leads back here"]
-    );
-    must_tell(&story, "settle authors: does not exist");
 }

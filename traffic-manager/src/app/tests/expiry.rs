@@ -9,7 +9,7 @@ use tokio::time::{Instant, advance};
 use tonic::transport::{Endpoint, Uri};
 
 use super::dns::Exchange;
-use super::routes::service_over;
+use super::routes::fed::service_over;
 use super::*;
 use crate::access::Gate;
 use crate::access::audit::Audit;

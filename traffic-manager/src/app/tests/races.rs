@@ -3,7 +3,7 @@
 use kubebridge_proto::routes::{NamespaceState, ServiceRoute};
 use tokio::time::Instant;
 
-use super::routes::{serve_index, service};
+use super::routes::fed::{serve_index, service};
 use super::*;
 use crate::kubernetes::index::{Scope, Served};
 
